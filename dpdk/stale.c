@@ -127,11 +127,14 @@ static bool waits(const struct tx_ring *r, unsigned i)
 	return __atomic_load_n(&f->tp_status, __ATOMIC_ACQUIRE) == TP_STATUS_SEND_REQUEST && f->tp_len != 0;
 }
 
-/* Those that wait follow one another, mostly those of the last time. Returns how many there were. */
+/* Those that wait follow one another, mostly those of the last time: else some may be before. Returns how many there
+ * were. */
 static unsigned spoil(struct tx_ring *r)
 {
 	unsigned n = 0, all = r->size.tp_frame_nr, i = r->next;
 
+	for (unsigned looked = 0; looked < all && waits(r, (i + all - 1) % all); looked++)
+		i = (i + all - 1) % all;
 	for (unsigned looked = 0; looked < all && !waits(r, i); looked++)
 		i = (i + 1) % all;
 	for (; n < all && waits(r, i); i = (i + 1) % all, n++)

@@ -36,7 +36,9 @@ func TestAFPacketStale(t *testing.T) {
 		which  string
 		bursts int
 		wait   time.Duration
-	}{{"theirs", 1, 0}, {"theirs", 40, 0}, {"theirs", 40, 300 * time.Millisecond}, {"ours", 40, 0}} {
+		more   int // bursts that are sent before
+	}{{"theirs", 1, 0, 0}, {"theirs", 1, 0, 20}, {"theirs", 1, 0, 21}, {"theirs", 4, 0, 19}, {"theirs", 40, 0, 0}, {"theirs", 40, 300 * time.Millisecond, 0}, {"ours", 40, 0, 0}} {
+		burst(c.more, 100)
 		before := stats(t, p)
 		ip(t, "link set "+c.which+" down")
 		time.Sleep(c.wait)

@@ -40,7 +40,6 @@ static inline enum drop apply_group_actions(struct worker *w, const struct group
  * the partition of the source's key. */
 static inline enum drop find_proxy_qp(const struct datapath *dp, struct burst *b, unsigned i)
 {
-	b->lookup.from_entry[i] = lookup_from(&b->lookup, i);
 	if (likely(table_partition_of(b->lookup.to_entry[i]) == partition_of_key(&b->lookup.from[i])))
 		return PASS;
 	return find_in_partition(dp, b, i);
@@ -50,8 +49,7 @@ static inline enum drop find_proxy_qp(const struct datapath *dp, struct burst *b
 static __rte_always_inline enum drop check_destination(const struct datapath *dp, struct burst *b, unsigned i,
 						       bool group)
 {
-	const void *to = lookup_to(&b->lookup, i);
-	b->lookup.to_entry[i] = to;
+	const void *to = b->lookup.to_entry[i];
 	enum drop d = group ? check_group(b, i, to) : check_node(dp, b, i, to);
 	if (likely(!d))
 		return find_proxy_qp(dp, b, i);

@@ -71,8 +71,7 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 	const void *to = l->to_entry[i];
 	struct message *msg = &e->message[i];
 	const struct segment *s;
-	if (unlikely(msg->recv->flags != IB_RECV_GRH || msg->header != HEADER_GRH ||
-		     !lookup_guessed(&l->from[i], from) || !lookup_guessed(&l->to[i], to)))
+	if (unlikely(msg->recv->flags != IB_RECV_GRH || msg->header != HEADER_GRH || !from || !to))
 		return UNUSUAL;
 	const struct roce_peer *peer =
 		group ? fastroute_group(w->datapath, to, msg, &s) : fastroute_host(w->datapath, to, msg, &s);

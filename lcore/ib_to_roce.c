@@ -58,8 +58,8 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	struct lookup *l = &e->lookup;
 	struct message *msg = &e->message[i];
 	bool group = l->to_group[i];
-	const struct source_entry *source = lookup_from(l, i);
-	const void *to = lookup_to(l, i);
+	const struct source_entry *source = l->from_entry[i];
+	const void *to = l->to_entry[i];
 	unsigned flags = source ? source->flags & (NODE_OWN | NODE_HEARD) : 0;
 	if (unlikely(flags & NODE_OWN))
 		return DROP_loop_self;
@@ -113,10 +113,12 @@ static __rte_noinline unsigned route_any(struct worker *w, struct egress *e, uns
 	return PASS;
 }
 
-/* Routes messages i to end - 1 and moves them down to kept. Returns where the next one goes. */
-static inline unsigned route_stretch(struct worker *w, struct egress *e, unsigned i, unsigned end, unsigned kept)
+/* Finds each message's route and writes all of the frame but the ICRC. */
+static void route(struct worker *w, struct egress *e)
 {
-	for (; i < end; i++) {
+	unsigned kept = 0;
+	lookup_finish(&e->lookup, e->n);
+	for (unsigned i = 0; i < e->n; i++) {
 		struct icrc_job *icrc = &e->icrc[kept];
 		unsigned d = e->lookup.to_group[i] ? fastroute_groups(w, e, i, icrc) : fastroute(w, e, i, icrc, false);
 		if (unlikely(d == UNUSUAL))
@@ -131,17 +133,6 @@ static inline unsigned route_stretch(struct worker *w, struct egress *e, unsigne
 			e->lookup.to_group[kept] = e->lookup.to_group[i];
 		}
 		kept++;
-	}
-	return kept;
-}
-
-/* Finds each message's route and writes all of the frame but the ICRC. */
-static void route(struct worker *w, struct egress *e)
-{
-	unsigned kept = 0, n = e->n;
-	for (unsigned i = 0, end; i < n; i = end) {
-		end = lookup_stretch(&e->lookup, i, n);
-		kept = route_stretch(w, e, i, end, kept);
 	}
 	e->n = kept;
 }

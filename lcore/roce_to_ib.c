@@ -248,13 +248,13 @@ static __rte_noinline void check_transport(struct worker *w, struct burst *b, bo
 	b->n = kept;
 }
 
-/* Chooses of packets i to end - 1 those that this worker sends, and moves them down to kept. Returns where the next one
- * goes. Where there are no groups, they are no question. */
-static __rte_always_inline unsigned choose_stretch(struct worker *w, struct burst *b, bool requeued, bool groups,
-						   unsigned i, unsigned end, unsigned kept)
+/* Chooses the packets that this worker sends. Where there are no groups, they are no question. */
+static __rte_always_inline void choose_some(struct worker *w, struct burst *b, bool requeued, bool groups)
 {
 	const struct datapath *dp = w->datapath;
-	for (; i < end; i++) {
+	unsigned kept = 0, n = b->n;
+	b->bytes = 0;
+	for (unsigned i = 0; i < n; i++) {
 		bool group = groups && b->lookup.to_group[i];
 		enum drop d = check_destination(dp, b, i, group);
 		const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
@@ -270,17 +270,6 @@ static __rte_always_inline unsigned choose_stretch(struct worker *w, struct burs
 		if (unlikely(kept != i))
 			move(b, kept, i);
 		kept++;
-	}
-	return kept;
-}
-
-static __rte_always_inline void choose_some(struct worker *w, struct burst *b, bool requeued, bool groups)
-{
-	unsigned kept = 0, n = b->n;
-	b->bytes = 0;
-	for (unsigned i = 0, end; i < n; i = end) {
-		end = lookup_stretch(&b->lookup, i, n);
-		kept = choose_stretch(w, b, requeued, groups, i, end, kept);
 	}
 	b->n = kept;
 	if (unlikely(b->handoff.n))
@@ -300,6 +289,7 @@ static void look_up_and_post(struct worker *w, struct burst *b, bool requeued)
 {
 	if (unlikely(!b->fastpath))
 		check_transport(w, b, requeued);
+	lookup_finish(&b->lookup, b->n);
 	choose(w, b, requeued);
 	if (unlikely(right_ended(w)))
 		drop_sends(w, b, DROP_right_ended);

@@ -49,6 +49,7 @@ int icrc_ours(void *loop);
 int icrc_dpdk(void *loop);
 int table_ours(void *loop);
 int table_dpdk(void *loop);
+int table_fetches(void *loop);
 
 struct loop *loop_new(void);
 void loop_free(struct loop *l);

@@ -20,15 +20,15 @@ import (
 // without reserved hugepages. It must be called before anything is allocated.
 func Advise() { C.parts_advise() }
 
-// partLoops makes the loops of our part and of DPDK's.
-func partLoops(p *C.struct_parts, ours, theirs unsafe.Pointer) (loops []loop, free func(), err error) {
+// partLoops makes loops that work on the same.
+func partLoops(p *C.struct_parts, runs ...unsafe.Pointer) (loops []loop, free func(), err error) {
 	var all []*cLoop
 	free = func() {
 		for _, l := range all {
 			C.loop_free(l.c)
 		}
 	}
-	for _, run := range []unsafe.Pointer{ours, theirs} {
+	for _, run := range runs {
 		l, err := newLoop(run)
 		if err != nil {
 			free()
@@ -101,20 +101,21 @@ func tableRow(cfg *Config, t *tables.Tables, entries int) (Row, error) {
 	if rc := C.parts_hash(p); rc != 0 {
 		return Row{}, fmt.Errorf("bench: fill rte_hash with %d keys: %w", entries, syscall.Errno(-rc))
 	}
-	ns, err := comparePart(cfg, p, C.table_ours, C.table_dpdk)
+	ns, err := comparePart(cfg, p, C.table_ours, C.table_dpdk, C.table_fetches)
 	if err != nil {
 		return Row{}, err
 	}
 	row := ratio("look-up, bursts of 64", "rte_hash bulk", ns[0], ns[1])
 	row.Entries, row.section = entries, parts
+	row.setFloor("2 fetches", ns[0], ns[2])
 	if most, ok := tableLimits[entries]; ok {
 		row.Limit = limit(most)
 	}
 	return row, nil
 }
 
-func comparePart(cfg *Config, p *C.struct_parts, ours, theirs unsafe.Pointer) ([]readings, error) {
-	loops, free, err := partLoops(p, ours, theirs)
+func comparePart(cfg *Config, p *C.struct_parts, runs ...unsafe.Pointer) ([]readings, error) {
+	loops, free, err := partLoops(p, runs...)
 	if err != nil {
 		return nil, err
 	}

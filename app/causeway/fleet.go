@@ -23,8 +23,9 @@ their MAC addresses into 64 host shares, multicast from InfiniBand by MGID into 
 asks and changes no bridge. rehearse is a member of a fleet that forwards nothing: started on each machine, it shows which
 shares a bridge there would have, and when, while you end, stop and cut off others, or etcd's servers. Without bridges it
 proves the fleet's etcd, its network and the time that rights last. It reads new weights from its input ("weight 0"). resign
-tells the fleet that a bridge of this machine was killed, so that others carry on for it at once; systemd's unit runs it. It
-does nothing for a bridge that runs, or is in no fleet.`)
+tells the fleet that a bridge of this machine was killed, so that others carry on for it at once. A bridge of a fleet has it
+wait beside itself, and systemd's unit runs it when all of the bridge's processes are gone. It does nothing for a bridge that
+runs, or is in no fleet.`)
 	plan, rehearsal, resignation := planFlags(fs), rehearsalFlags(fs), resignFlags(fs)
 	asJSON := fs.Bool("json", false, "print JSON: one object, or one a line")
 	if code, done := parse(fs, args, stdout, stderr); done {

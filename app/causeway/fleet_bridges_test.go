@@ -272,17 +272,22 @@ func (f *bridgeFleet) differ(most, rest time.Duration) {
 	})
 }
 
-// dies has a member be killed, be killed and said to be dead, and be stopped and go on.
+// dies has a member be killed, die with its machine, be said to be dead, and be stopped and go on.
 func (f *bridgeFleet) dies(right, moment time.Duration) {
-	f.during("one is killed", right+moment, right, func() {
+	f.during("one is killed", moment, right, func() {
 		signalTo(f.t, f.members[1], syscall.SIGKILL)
 		f.share("half each after the kill", shares.Hosts/2, 2, 3)
 	})
 	f.start(1)
 	f.share("a third each after the kill", shares.Hosts/3, 1, 2, 3)
-	f.during("one is killed, and somebody says so", 2*moment, right, func() {
-		signalTo(f.t, f.members[3], syscall.SIGKILL)
-		f.members[3].wait()
+	f.during("one is killed with its witness, as a machine dies", right+moment, right, func() {
+		f.killBoth(2)
+		f.share("half each after the machine", shares.Hosts/2, 1, 3)
+	})
+	f.start(2)
+	f.share("a third each after the machine", shares.Hosts/3, 1, 2, 3)
+	f.during("one is killed with its witness, and somebody says so", 2*moment, right, func() {
+		f.killBoth(3)
 		resign := f.program(f.machine[3], os.Args[0], "fleet", "resign", "-c", f.files[3])
 		if code := resign.wait(); code != exitOK || !strings.Contains(resign.stdout.String(), "m3 has ended") {
 			f.t.Errorf("resign: %d: %v%v", code, &resign.stdout, &resign.stderr)
@@ -296,6 +301,20 @@ func (f *bridgeFleet) dies(right, moment time.Duration) {
 		signalTo(f.t, f.members[2], syscall.SIGCONT)
 	})
 	f.share("a third each after the stop", shares.Hosts/3, 1, 2, 3)
+}
+
+// killBoth kills a member and the process beside it that would tell the others.
+func (f *bridgeFleet) killBoth(n int) {
+	f.t.Helper()
+	for _, x := range f.members[n].lines() {
+		if x["msg"] == "fleet_witness" {
+			if err := syscall.Kill(int(x["pid"].(float64)), syscall.SIGKILL); err != nil {
+				f.t.Fatal(err)
+			}
+		}
+	}
+	signalTo(f.t, f.members[n], syscall.SIGKILL)
+	f.members[n].wait()
 }
 
 // TestFleetOfBridges has three bridges share the work between a segment and a subnet, and be killed, stopped, ended and cut

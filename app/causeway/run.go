@@ -137,6 +137,11 @@ func buildAndRun(ctx context.Context, cfg *config.Config, from configFile, o bri
 	if err != nil {
 		return closing(err, metrics)
 	}
+	dismiss, err := startWitness(from.file, cfg, log)
+	if err != nil {
+		return closing(err, append(consoles, metrics)...)
+	}
+	defer dismiss()
 	b, err := bridge.Build(cfg, o)
 	if err != nil {
 		return closing(err, append(consoles, metrics)...)

@@ -104,6 +104,7 @@ var events = []event{
 	{"bridge_found", "info", "Groups", "Another bridge is on the subnet (`show bridges`): what it sends is dropped as `loop_bridge`."},
 	{"bridge_gone", "info", "Groups", "Another bridge is on the subnet no more, or has not renewed its record."},
 	{"bridges_unknown", "warn", "Groups", "The subnet administrator takes no record of this bridge (`announce`), or does not `list` those of others; it is asked again every two seconds."},
+	{"fleet_witness", "info", "The program", "A process, `pid`, waits beside the bridge, to tell its fleet if the bridge dies. It ends with it."},
 	{"fleet_part", "info", "The program", "The bridge takes part in its `fleet` with this `weight`, or does so again (`show fleet`)."},
 	{"fleet_no_part", "warn", "The program", "It cannot do its part, and why: its shares go to other members."},
 	{"fleet_shares", "info", "The program", "The bridge forwards so many of the fleet's shares from now on; `show shares` has which."},

@@ -26,12 +26,9 @@ func (m *Member) propose(ctx context.Context, group *sync.WaitGroup, now time.Ti
 		return time.Time{}
 	}
 	members := m.view.alive(now)
-	if len(members) == 0 || members[0].Name != m.config.Name || shares.Check(members) != nil {
-		return time.Time{}
-	}
 	newest := m.view.newest()
-	if slices.Equal(members, newest.Members) {
-		return time.Time{}
+	if len(members) == 0 || members[0].Name != m.config.Name || shares.Check(members) != nil || slices.Equal(members, newest.Members) {
+		return m.view.nextSilence(now)
 	}
 	epoch := m.view.epoch
 	if p.epoch == epoch && now.Before(p.again) {

@@ -103,6 +103,19 @@ func (v *view) silent(p *process, now time.Time) bool {
 	return now.Sub(p.seen) > v.config.silence()
 }
 
+// nextSilence returns when the next process falls silent if it is not seen until then; zero: none can.
+func (v *view) nextSilence(now time.Time) (next time.Time) {
+	for _, p := range v.processes {
+		if p.Ended || v.silent(p, now) {
+			continue
+		}
+		if t := p.seen.Add(v.config.silence() + 1); next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	return next
+}
+
 // forget drops the processes that were silent for long, and the assignments that nobody follows any more.
 func (v *view) forget(now time.Time) {
 	oldest := v.epoch

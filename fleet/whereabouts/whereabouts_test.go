@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"causeway/fleet/whereabouts"
 )
@@ -33,6 +34,15 @@ func TestEnded(t *testing.T) {
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		ended, err := whereabouts.Ended(where)
+		if ended && err == nil {
+			break
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("it was killed, and nobody has waited for it: %t, %v", ended, err)
+		}
 	}
 	_ = c.Wait() // it was killed
 	if ended, err := whereabouts.Ended(where); !ended || err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"causeway/fleet/etcd/etcdtest"
 	"causeway/fleet/shares"
 	"causeway/ibside/fabric"
 	"causeway/lcore/frame"
@@ -120,8 +121,8 @@ func (f *bridgeFleet) vote(n int, dir string) {
 		all = append(all, fmt.Sprintf("e%d=%s%d", i, peers, i))
 	}
 	peer, client := fmt.Sprint(peers, n), fmt.Sprint(clients, n)
-	f.etcd[n] = voter{dir, f.program(f.segment, "etcd", "--name", fmt.Sprint("e", n), "--data-dir", dir, "--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(all, ","), "--heartbeat-interval", "50", "--election-timeout", "250")}
+	words := append(etcdtest.Command(fmt.Sprint("e", n), dir, client, peer, strings.Join(all, ",")), "--heartbeat-interval", "50", "--election-timeout", "250")
+	f.etcd[n] = voter{dir, f.program(f.segment, words[0], words[1:]...)}
 }
 
 // voters signals all servers of etcd.

@@ -5,14 +5,14 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"net"
-	"os/exec"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"causeway/fleet/etcd/etcdtest"
 	"causeway/fleet/shares"
 )
 
@@ -120,7 +120,7 @@ func share(what string, least int, members ...*program) {
 // TestFleetRehearsal has three members share the work by a real etcd, while one is killed, one is stopped and goes on, and
 // etcd is stopped, too: at no time do two forward one share.
 func TestFleetRehearsal(t *testing.T) {
-	url, etcd := startEtcd(t)
+	url, etcd := etcdtest.Start(t)
 	r := &rehearsed{t, []string{"fleet", "rehearse", "-json", "-etcd", url}, map[shares.Share][]held{}}
 	a, b, c := r.start("a"), r.start("b"), r.start("c")
 	share("a third each", shares.Count/3-1, a, b, c)
@@ -138,9 +138,9 @@ func TestFleetRehearsal(t *testing.T) {
 	t.Logf("b stopped: all of its shares have another after %v", time.Since(began))
 	signalTo(t, b, syscall.SIGCONT)
 	share("a third each after b went on", shares.Count/3-1, a, b, c)
-	signalTo(t, etcd, syscall.SIGSTOP)
+	sendSignal(t, etcd, syscall.SIGSTOP)
 	time.Sleep(2500 * time.Millisecond) // all rights run out
-	signalTo(t, etcd, syscall.SIGCONT)
+	sendSignal(t, etcd, syscall.SIGCONT)
 	share("a third each after etcd went on", shares.Count/3-1, a, b, c)
 	for name, p := range map[string]*program{"a": a, "b": b, "c": c} {
 		p.end(syscall.SIGTERM)
@@ -161,26 +161,12 @@ func TestFleetRehearsal(t *testing.T) {
 
 func signalTo(t *testing.T, p *program, which syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(which); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, p.cmd.Process, which)
 }
 
-// startEtcd starts Debian's etcd, and returns its URL.
-func startEtcd(t *testing.T) (url string, p *program) {
+func sendSignal(t *testing.T, p *os.Process, which syscall.Signal) {
 	t.Helper()
-	var urls [2]string
-	for i := range urls {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		urls[i] = "http://" + l.Addr().String()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+	if err := p.Signal(which); err != nil {
+		t.Fatal(err)
 	}
-	p = start(t, exec.Command("etcd", "--data-dir", t.TempDir(), "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0],
-		"--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1], "--initial-cluster", "default="+urls[1]))
-	return urls[0], p
 }

@@ -7,10 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,48 +15,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"causeway/fleet/etcd"
+	"causeway/fleet/etcd/etcdtest"
 	"causeway/fleet/right"
 	"causeway/fleet/shares"
 )
 
-// serve starts Debian's etcd, 3.4, the oldest that a fleet may use, and returns its URL.
-func serve(t *testing.T) string {
-	t.Helper()
-	var urls [2]string
-	for i := range urls {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		urls[i] = "http://" + l.Addr().String()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	dir := t.TempDir()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command("etcd", "--data-dir", filepath.Join(dir, "data"), "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0],
-		"--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1], "--initial-cluster", "default="+urls[1])
-	c.Stdout, c.Stderr = log, log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait() // killed
-		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("etcd logged\n%s", text)
-		}
-	})
-	return urls[0]
-}
-
 func dial(t *testing.T) *clientv3.Client {
 	t.Helper()
-	c, err := etcd.Dial(etcd.Config{Endpoints: []string{serve(t)}})
+	url, _ := etcdtest.Start(t)
+	c, err := etcd.Dial(etcd.Config{Endpoints: []string{url}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcdtest starts etcd for tests of fleets.
+package etcdtest
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Command is how one of etcd's servers is started, by its name; cluster has all as NAME=PEER-URL, with commas.
+func Command(name, data, client, peer, cluster string) []string {
+	return []string{"etcd", "--name", name, "--data-dir", data, "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster}
+}
+
+// Start starts one server until the test ends: Debian's, 3.4, the oldest that a fleet may use.
+func Start(t *testing.T) (url string, server *os.Process) {
+	t.Helper()
+	var urls [2]string
+	for i := range urls {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls[i] = "http://" + l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := Command("one", filepath.Join(dir, "data"), urls[0], urls[1], "one="+urls[1])
+	c := exec.Command(words[0], words[1:]...)
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // killed
+		if text, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("etcd logged\n%s", text)
+		}
+	})
+	return urls[0], c.Process
+}

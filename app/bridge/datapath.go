@@ -67,7 +67,7 @@ func (b *Bridge) makeDatapath() error {
 	b.datapath, b.ports.datapath = d, d
 	b.ports.access.Unlock()
 	if mac := virtualMAC(b.cfg.Fleet.Name); mac != (frame.MAC{}) {
-		b.shares = &shareGate{rights: lcore.RightsOf(d), virtual: mac, log: b.log}
+		b.shares = &shareGate{rights: lcore.RightsOf(d), name: b.cfg.Fleet.Name, virtual: mac, log: b.log}
 	}
 	b.readings = &readings{gate: &b.gate, datapath: d}
 	b.injector = &injector{&b.gate, d, b.log}
@@ -141,7 +141,7 @@ func (b *Bridge) manageConfig() manage.Config {
 		}
 	}
 	if b.shares != nil {
-		c.Fleet = b.shares
+		c.Fleet, c.OfFleet = b.shares, b.shares.fleet
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle

@@ -23,6 +23,7 @@ import (
 	"causeway/ibside"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
+	"causeway/lcore/manage/bridges"
 )
 
 // membership is the bridge's part in its fleet; nil: it is in none.
@@ -34,6 +35,7 @@ type membership struct {
 	member *right.Member
 	unable func() string // why the bridge cannot do its part; "": it can
 	agrees agreement
+	rivals rivals
 
 	changing sync.Mutex // what operators change
 	drained  bool
@@ -45,7 +47,7 @@ func (m *membership) why() string {
 	if m.isDrained() {
 		return "it is drained"
 	}
-	return cmp.Or(m.unable(), m.agrees.why())
+	return cmp.Or(m.unable(), m.rivals.why(), m.agrees.why())
 }
 
 // wants is the weight that the bridge is to have, and why that is 0.
@@ -93,7 +95,10 @@ func joinFleet(b *Bridge) error {
 	if err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
 	}
-	m.agrees = agreement{store: store, inForce: b.Config, name: m.name, silent: m.silent}
+	m.agrees = agreement{store: store, inForce: b.Config, name: m.name, silent: m.silent, founded: &m.gate.founded}
+	const lasting = 3 // rights
+	m.rivals = rivals{fleet: f.Name, own: m.gate.fleet, bridges: func() []bridges.Bridge { return b.loop.Status().Bridges },
+		lasting: lasting * f.Right, bar: m.gate.bar, log: b.log}
 	b.membership, b.alone = m, errFleetDrain
 	return nil
 }
@@ -127,6 +132,7 @@ func (m *membership) run(ctx context.Context) error {
 	defer stop()
 	following.Go(func() { m.follow(ctx) })
 	following.Go(func() { m.agrees.run(ctx) })
+	following.Go(func() { m.rivals.run(ctx) })
 	err := m.member.Run(ctx)
 	switch {
 	case errors.Is(err, right.ErrReplaced):
@@ -215,6 +221,7 @@ func (l *lapse) tell(m *membership, entitled bool) {
 type Part struct {
 	Fleet         string        // its name
 	Why           string        // it can do none; "": it can
+	Twice         string        // another fleet of its name, that does nothing because of this one; "": there is none
 	Drained       bool          // an operator has left its shares to others
 	Open          uint64        // host shares that it forwards, a bit each
 	Hosts, Groups int           // how many shares it forwards
@@ -228,7 +235,7 @@ func (m *membership) Part() (p Part, in bool) {
 		return p, false
 	}
 	g := m.gate
-	p = Part{Fleet: m.cfg.Name, Why: m.why(), Drained: m.isDrained(), Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load()}
+	p = Part{Fleet: m.cfg.Name, Why: m.why(), Twice: m.rivals.other(), Drained: m.isDrained(), Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load()}
 	p.Hosts = bits.OnesCount64(p.Open)
 	if until := g.deadline.Load(); until != nil {
 		p.Right = time.Until(*until)

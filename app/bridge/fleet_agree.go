@@ -30,6 +30,7 @@ type agreement struct {
 	inForce func() *config.Config
 	name    string
 	silent  func(context.Context) (map[string]bool, error) // members whose right has run out
+	founded *atomic.Uint64                                 // when the fleet was; 0: etcd has not told yet
 	differs atomic.Pointer[string]                         // why; nil: it was not compared yet
 }
 
@@ -61,6 +62,13 @@ func (a *agreement) run(ctx context.Context) {
 func (a *agreement) compare(ctx context.Context) (why string, err error) {
 	ctx, end := context.WithTimeout(ctx, compareEvery)
 	defer end()
+	if a.founded.Load() == 0 {
+		founded, err := a.store.Founded(ctx)
+		if err != nil {
+			return "", err
+		}
+		a.founded.Store(founded)
+	}
 	own := published(a.inForce().Shared())
 	if err = a.store.Publish(ctx, a.name, own); err != nil {
 		return "", err

@@ -54,6 +54,9 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 	if s.Why != "" {
 		part.Note = notes(part.Note, "It does no part of the work: "+s.Why+".")
 	}
+	if s.Twice != "" {
+		part.Note = notes(part.Note, "Beware: "+s.Twice+".")
+	}
 	if s.Right <= 0 {
 		part.Note = notes(part.Note, "It has no right to forward (right_ended): etcd did not answer in time.")
 	}

@@ -74,9 +74,14 @@ func Faults(b Source) (lines []string) {
 	return lines
 }
 
+// fleetMember is a source that may be one of a fleet.
+type fleetMember interface {
+	Part() (p bridge.Part, in bool)
+}
+
 // fleet returns why a bridge of a fleet does nothing.
 func fleet(b Source) (lines []string) {
-	x, ok := b.(interface{ Part() (bridge.Part, bool) })
+	x, ok := b.(fleetMember)
 	if !ok {
 		return nil
 	}
@@ -130,6 +135,11 @@ func Remarks(b Source) (lines []string) {
 		}
 	}
 	lines = append(lines, fabrics(b)...)
+	if x, ok := b.(fleetMember); ok {
+		if p, _ := x.Part(); p.Twice != "" {
+			lines = append(lines, p.Twice)
+		}
+	}
 	m := b.Memory()
 	for _, x := range []struct {
 		what, key string

@@ -24,6 +24,7 @@ type fake struct {
 	limits   []bridge.Limit
 	injected [2]lcore.Injection
 	until    time.Time
+	part     bridge.Part
 }
 
 func (f fake) Status() manage.Status  { return f.status }
@@ -33,6 +34,8 @@ func (f fake) InfiniBandDown() string { return f.ibDown }
 func (f fake) Memory() bridge.Memory  { return f.memory }
 
 func (f fake) Pending() (time.Time, bool) { return f.until, !f.until.IsZero() }
+
+func (f fake) Part() (bridge.Part, bool) { return f.part, f.part.Fleet != "" }
 
 func (f fake) Injections() [2]lcore.Injection { return f.injected }
 
@@ -63,6 +66,11 @@ func TestUnready(t *testing.T) {
 		{"no link", fake{status: manage.Status{Ready: true}, link: down}, []string{noLink}},
 		{"no link on InfiniBand", fake{status: manage.Status{Ready: true}, ibDown: "the port mlx5_0:1 is DOWN"},
 			[]string{"the InfiniBand port has no link: the port mlx5_0:1 is DOWN"}},
+		{"no part", fake{status: manage.Status{Ready: true}, part: bridge.Part{Fleet: "east", Why: "it is drained", Right: 1}},
+			[]string{"the bridge does no part of its fleet's work: it is drained"}},
+		{"no right", fake{status: manage.Status{Ready: true}, part: bridge.Part{Fleet: "east"}},
+			[]string{"the bridge has no right to forward for its fleet: etcd does not answer"}},
+		{"another fleet does nothing", fake{status: manage.Status{Ready: true}, part: bridge.Part{Fleet: "east", Twice: "another", Right: 1}}, nil},
 		{"no path", fake{status: manage.Status{Waiting: 1}}, []string{"waiting for joins, paths and P_Keys: 1", noPath}},
 		{"neither", fake{status: manage.Status{Waiting: 1}, link: down}, []string{noLink, "waiting for joins, paths and P_Keys: 1", noPath}},
 		{"full, and nothing was refused", refusing(manage.Refusals{}, use), nil},
@@ -109,6 +117,7 @@ func TestRemarks(t *testing.T) {
 		}},
 		{"limits of no table", fake{limits: []bridge.Limit{{Note: "a: b"}, {Note: "c"}}, memory: bridge.Memory{ProxyQPs: [2]int{3, 3}, ProxyQPsShort: true}},
 			[]string{"full: 3 of 3 proxy QPs that the InfiniBand device makes", "full in the last minute: a: b", "full in the last minute: c"}},
+		{"another fleet of its name", fake{part: bridge.Part{Fleet: "east", Twice: "another fleet"}}, []string{"another fleet"}},
 		{"full", fake{memory: all}, []string{
 			"full: 1 of 1 RoCE hosts ([workers] hosts)", "full: 2 of 2 InfiniBand nodes ([workers] nodes)", "full: 4 of 3 groups ([workers] groups)",
 			"full: 4 of 4 proxy QPs ([workers] proxy_qps)", "full: 5 of 5 packet buffers ([workers] mbufs)",

@@ -107,6 +107,7 @@ var events = []event{
 	{"fleet_witness", "info", "The program", "A process, `pid`, waits beside the bridge, to tell its fleet if the bridge dies. It ends with it."},
 	{"fleet_part", "info", "The program", "The bridge takes part in its `fleet` with this `weight`, or does so again (`show fleet`)."},
 	{"fleet_no_part", "warn", "The program", "It cannot do its part, and why: its shares go to other members."},
+	{"fleet_twice", "warn", "The program", "Another fleet of the same name is on the subnet, with another etcd: the MAC addresses of both are the same. With `withdraws=true` this bridge does no part until that is over (`fleet_part`), else the other fleet's do none. Give one of them another name."},
 	{"fleet_shares", "info", "The program", "The bridge forwards so many of the fleet's shares from now on; `show shares` has which."},
 	{"fleet_no_right", "error", "The program", "The bridge has no right to forward for its fleet, and drops everything (`right_ended`): no server of `etcd` answers, or they have no leader. `fleet_right_lapsed` says when that is over."},
 	{"fleet_right_lapsed", "warn", "The program", "The bridge had no right to forward `for` this long (`right_ended`): etcd did not answer in time, or the process was stopped."},

@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -54,4 +56,20 @@ func (s *Store) Published(ctx context.Context) (map[string]Published, error) {
 		}
 	}
 	return out, nil
+}
+
+// Founded returns when the fleet was founded here, Unix time in nanoseconds: when the first member asked, by its clock.
+func (s *Store) Founded(ctx context.Context) (uint64, error) {
+	key := s.prefix + "founded"
+	put := clientv3.OpPut(key, strconv.FormatInt(time.Now().UnixNano(), 10))
+	got, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(put, clientv3.OpGet(key)).Else(clientv3.OpGet(key)).Commit()
+	if err != nil {
+		return 0, fmt.Errorf("etcd: write %s: %w", key, err)
+	}
+	last := got.Responses[len(got.Responses)-1].GetResponseRange().Kvs
+	founded, err := strconv.ParseUint(string(last[0].Value), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("etcd: %s was not written by a fleet: %w", key, err)
+	}
+	return founded, nil
 }

@@ -7,6 +7,7 @@
 //	PREFIX/members/NAME    a member's record
 //	PREFIX/processes/NAME  the number of the process that has the member's name, which transactions compare, too
 //	PREFIX/shared/NAME     what a member publishes for the others to compare
+//	PREFIX/founded         when the first member came, which tells the fleet from one of its name in another etcd
 //
 // Values are JSON. No lease is used: they are granted in whole seconds, and a new leader prolongs them.
 package etcd

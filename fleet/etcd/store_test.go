@@ -198,6 +198,28 @@ func TestPublished(t *testing.T) {
 	}
 }
 
+// TestFounded: a fleet is founded once in an etcd, and each for itself.
+func TestFounded(t *testing.T) {
+	c := dial(t)
+	var all []uint64
+	for _, fleet := range []string{"test", "test", "other"} {
+		founded, err := etcd.New(c, fleet).Founded(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, founded)
+	}
+	if all[0] != all[1] || all[2] <= all[1] || time.Since(time.Unix(0, int64(all[0]))) > time.Minute {
+		t.Errorf("founded at %v", all)
+	}
+	if _, err := c.Put(t.Context(), "/causeway/x/founded", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.New(c, "x").Founded(t.Context()); err == nil || !strings.Contains(err.Error(), "/causeway/x/founded") {
+		t.Error(err)
+	}
+}
+
 // TestStoreOfStrangers: what no fleet wrote ends a watch in one line that says where it is.
 func TestStoreOfStrangers(t *testing.T) {
 	c := dial(t)

@@ -11,11 +11,11 @@ import (
 )
 
 // Announce implements ibside.Announcer, on all fabrics that have a list.
-func (s *state) Announce(ctx context.Context, instance uint64, macs [][6]byte) error {
+func (s *state) Announce(ctx context.Context, b ibside.Bridge) error {
 	var errs []error
 	for _, m := range s.cfg.Members {
 		if port, ok := m.Port.(ibside.Announcer); ok {
-			errs = append(errs, port.Announce(ctx, instance, macs))
+			errs = append(errs, port.Announce(ctx, b))
 		}
 	}
 	return errors.Join(errs...)

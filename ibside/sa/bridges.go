@@ -18,6 +18,7 @@ import (
 //	 1  MAC addresses that follow, at most bridgeMACs; a bridge with more has several records, by number
 //	 2  instance 8, LID 2, LMC 1, reserved 3
 //	16  MAC addresses
+//	40  in a fleet, where at most fleetMACs are before it: the fleet's name 8, when it was founded 8
 //
 // OpenSM on ibsim writes two bytes of its own into the last 8, which are not used.
 const (
@@ -25,11 +26,14 @@ const (
 	bridgeID         = ib.ServiceID(0x02_43617573_6577_00)
 	bridgeVersion    = 1
 	bridgeMACs       = 6
+	fleetMACs        = 4 // in a fleet, in place of bridgeMACs
 	bridgeRecords    = 16
 	bridgeInstanceAt = 2
 	bridgeLIDAt      = 10
 	bridgeLMCAt      = 12
 	bridgeMACsAt     = 16
+	bridgeNameAt     = 40
+	bridgeFoundedAt  = 48
 	bridgeLease      = 120 // seconds: registered again four times meanwhile
 	macLen           = 6
 )
@@ -43,15 +47,20 @@ type bridgeList struct {
 }
 
 // Announce implements ibside.Announcer.
-func (b *bridgeList) Announce(ctx context.Context, instance uint64, macs [][6]byte) error {
-	if len(macs) > bridgeRecords*bridgeMACs {
+func (b *bridgeList) Announce(ctx context.Context, own ibside.Bridge) error {
+	most := bridgeMACs
+	if own.Fleet.Founded != 0 {
+		most = fleetMACs
+	}
+	macs := own.MACs
+	if len(macs) > bridgeRecords*most {
 		return errManyMACs
 	}
 	for n := 0; n == 0 || len(macs) > 0; n++ {
-		some := macs[:min(len(macs), bridgeMACs)]
+		some := macs[:min(len(macs), most)]
 		macs = macs[len(some):]
 		err := b.registrar.Offer(ctx, bridgeID+ib.ServiceID(n), func(p ib.PortState) ib.ServiceRecordFields {
-			x := ibside.Bridge{Instance: instance, GID: p.GID, LID: p.LID, LMC: p.LMC, MACs: some}
+			x := ibside.Bridge{Instance: own.Instance, GID: p.GID, LID: p.LID, LMC: p.LMC, MACs: some, Fleet: own.Fleet}
 			return ib.ServiceRecordFields{PKey: ib.PKeyDefault, Lease: bridgeLease, Name: ib.ServiceNameOf(bridgeName), Data: bridgeData(&x)}
 		})
 		if err != nil {
@@ -69,6 +78,10 @@ func bridgeData(x *ibside.Bridge) (b [ib.ServiceDataLen]byte) {
 	for i, m := range x.MACs {
 		copy(b[bridgeMACsAt+macLen*i:], m[:])
 	}
+	if x.Fleet.Founded != 0 {
+		binary.BigEndian.PutUint64(b[bridgeNameAt:], x.Fleet.Name)
+		binary.BigEndian.PutUint64(b[bridgeFoundedAt:], x.Fleet.Founded)
+	}
 	return b
 }
 
@@ -84,6 +97,9 @@ func bridgeOf(f *ib.ServiceRecordFields) ibside.Bridge {
 	}
 	for i := range min(int(b[1]), bridgeMACs) {
 		x.MACs = append(x.MACs, [6]byte(b[bridgeMACsAt+macLen*i:]))
+	}
+	if founded := binary.BigEndian.Uint64(b[bridgeFoundedAt:]); b[1] <= fleetMACs && founded != 0 {
+		x.Fleet = ibside.Fleet{Name: binary.BigEndian.Uint64(b[bridgeNameAt:]), Founded: founded}
 	}
 	return x
 }

@@ -150,6 +150,8 @@ type Config struct {
 	SetBridges func(macs [][6]byte) error
 	// Fleet says which bridge answers for nodes; nil: there is one.
 	Fleet Fleet
+	// OfFleet tells other bridges of which fleet this one is; nil: of none.
+	OfFleet func() ibside.Fleet
 	// Police limits the rate of the group with this id; called for groups that have or had a limit.
 	Police func(id int, rate uint64)
 }

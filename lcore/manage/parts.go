@@ -99,7 +99,7 @@ func (l *Loop) makeParts() {
 func newBridges(l *Loop) *bridges.List {
 	port, _ := l.port.(ibside.Announcer)
 	return bridges.New(bridges.Deps{
-		Port: port, Own: l.port.Own, Instance: l.cfg.Instance, MACs: func() []frame.MAC { return macsOf(l.segments) }, Tables: l.tables.Nodes, SetMACs: l.cfg.SetBridges,
+		Port: port, Own: l.port.Own, Instance: l.cfg.Instance, MACs: func() []frame.MAC { return macsOf(l.segments) }, Fleet: l.cfg.OfFleet, Tables: l.tables.Nodes, SetMACs: l.cfg.SetBridges,
 		Ask: l.ask, Log: l.log,
 	})
 }

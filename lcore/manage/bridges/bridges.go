@@ -46,8 +46,9 @@ type Tables interface {
 type Deps struct {
 	Port     ibside.Announcer
 	Own      func() ibside.Own
-	Instance uint64             // of this bridge
-	MACs     func() []frame.MAC // by which it sends on Ethernet
+	Instance uint64              // of this bridge
+	MACs     func() []frame.MAC  // by which it sends on Ethernet
+	Fleet    func() ibside.Fleet // nil: it is in none
 	Tables   Tables
 	SetMACs  func([][6]byte) error // has workers drop what comes from other bridges on Ethernet; nil: there are none
 	Ask      *ask.Asker
@@ -59,6 +60,7 @@ type Bridge struct {
 	Instance uint64
 	GIDs     []ib.GID
 	MACs     []frame.MAC
+	Fleet    ibside.Fleet // Founded is 0: it is in none, or does not say so
 	Since    time.Time
 }
 
@@ -68,7 +70,7 @@ type List struct {
 	asking    bool
 	read      time.Time
 	news      time.Time // when a port came last
-	announced []frame.MAC
+	announced *ibside.Bridge
 	known     []ibside.Bridge // as the subnet has them, in the order of their GIDs
 	since     map[ib.GID]time.Time
 	listed    map[ib.GID]time.Time // when last
@@ -106,20 +108,20 @@ func (l *List) Tick(now time.Time) {
 		return
 	}
 	l.asking, l.read = true, now
-	macs := l.MACs()
-	announce := l.announced == nil || !slices.Equal(macs, l.announced)
+	own := l.announcement()
+	announce := l.announced == nil || !same(own, *l.announced)
 	l.Ask.Go(func() {
 		ctx, cancel := context.WithTimeout(l.Ask.Running(), timeout)
 		defer cancel()
 		var failed error
 		if announce {
-			failed = l.Port.Announce(ctx, l.Instance, bytesOf(macs))
+			failed = l.Port.Announce(ctx, own)
 		}
 		all, err := l.Port.Bridges(ctx)
 		l.Ask.Tell(func() {
 			l.asking = false
 			if announce && failed == nil {
-				l.announced = append([]frame.MAC{}, macs...)
+				l.announced = &own
 			}
 			l.tell(failed, err)
 			l.take(all, err == nil, now)
@@ -127,11 +129,16 @@ func (l *List) Tick(now time.Time) {
 	})
 }
 
-func bytesOf(macs []frame.MAC) (out [][6]byte) {
-	for _, m := range macs {
-		out = append(out, m)
+// announcement is what the bridge says of itself.
+func (l *List) announcement() ibside.Bridge {
+	b := ibside.Bridge{Instance: l.Instance}
+	for _, m := range l.MACs() {
+		b.MACs = append(b.MACs, m)
 	}
-	return out
+	if l.Fleet != nil {
+		b.Fleet = l.Fleet()
+	}
+	return b
 }
 
 // tell logs the first of several failures.
@@ -194,7 +201,7 @@ func merged(all []ibside.Bridge) (out []ibside.Bridge) {
 }
 
 func same(a, b ibside.Bridge) bool {
-	return a.Instance == b.Instance && a.GID == b.GID && a.LID == b.LID && a.LMC == b.LMC && slices.Equal(a.MACs, b.MACs)
+	return a.Instance == b.Instance && a.GID == b.GID && a.LID == b.LID && a.LMC == b.LMC && a.Fleet == b.Fleet && slices.Equal(a.MACs, b.MACs)
 }
 
 // set has tables and workers drop what comes from these.
@@ -259,7 +266,7 @@ func (l *List) All() (out []Bridge) {
 	for _, b := range l.known {
 		i := slices.IndexFunc(out, func(o Bridge) bool { return o.Instance != 0 && o.Instance == b.Instance })
 		if i < 0 {
-			out = append(out, Bridge{Instance: b.Instance, GIDs: []ib.GID{b.GID}, MACs: macsOf(b.MACs), Since: l.since[b.GID]})
+			out = append(out, Bridge{Instance: b.Instance, GIDs: []ib.GID{b.GID}, MACs: macsOf(b.MACs), Fleet: b.Fleet, Since: l.since[b.GID]})
 			continue
 		}
 		out[i].GIDs = append(out[i].GIDs, b.GID)

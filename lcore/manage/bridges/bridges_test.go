@@ -23,15 +23,15 @@ import (
 // subnet is a list of bridges that a test changes.
 type subnet struct {
 	mu        sync.Mutex
-	announced [][][6]byte
+	announced []ibside.Bridge
 	all       []ibside.Bridge
 	err       error
 }
 
-func (s *subnet) Announce(_ context.Context, _ uint64, macs [][6]byte) error {
+func (s *subnet) Announce(_ context.Context, b ibside.Bridge) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.announced = append(s.announced, macs)
+	s.announced = append(s.announced, b)
 	return s.err
 }
 
@@ -68,6 +68,7 @@ type rig struct {
 	subnet  *subnet
 	dropped dropped
 	macs    []frame.MAC
+	fleet   ibside.Fleet
 	inbox   *inbox.Inbox
 	now     time.Time
 }
@@ -80,7 +81,7 @@ func newRig(t *testing.T) *rig {
 	asker.Start(ctx)
 	r.List = New(Deps{
 		Port: r.subnet, Own: func() ibside.Own { return ibside.Own{GIDs: []ib.GID{ownGID}} }, Instance: 7,
-		MACs: func() []frame.MAC { return r.macs }, Tables: &r.dropped, SetMACs: r.dropped.setMACs, Ask: asker,
+		MACs: func() []frame.MAC { return r.macs }, Fleet: func() ibside.Fleet { return r.fleet }, Tables: &r.dropped, SetMACs: r.dropped.setMACs, Ask: asker,
 		Log: ratelog.New(slog.New(slog.DiscardHandler)),
 	})
 	r.PortsCame(r.now.Add(-time.Hour))
@@ -128,6 +129,18 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// TestFleets: what a bridge says of its fleet is known, and what it says later, too.
+func TestFleets(t *testing.T) {
+	r := newRig(t)
+	for _, of := range []ibside.Fleet{{}, {Name: 5, Founded: 6}, {Name: 5, Founded: 7}, {}} {
+		r.subnet.set(nil, ibside.Bridge{Instance: 1, GID: gidA, Fleet: of})
+		r.turn()
+		if all := r.All(); len(all) != 1 || all[0].Fleet != of {
+			t.Errorf("%+v: %+v", of, all)
+		}
+	}
+}
+
 // A bridge that is not listed any more counts for some time, without its LID.
 func TestKept(t *testing.T) {
 	r := newRig(t)
@@ -155,8 +168,12 @@ func TestAnnounced(t *testing.T) {
 	r.turn()
 	r.macs = append(r.macs, frame.MAC{2, 5: 10})
 	r.turn()
-	want := [][][6]byte{{ownMAC}, {ownMAC}, {ownMAC, {2, 5: 10}}}
-	if !slices.EqualFunc(r.subnet.announced, want, slices.Equal) {
+	r.fleet = ibside.Fleet{Name: 5, Founded: 6}
+	r.turn()
+	r.turn()
+	one, two := [][6]byte{ownMAC}, [][6]byte{ownMAC, {2, 5: 10}}
+	want := []ibside.Bridge{{Instance: 7, MACs: one}, {Instance: 7, MACs: one}, {Instance: 7, MACs: two}, {Instance: 7, MACs: two, Fleet: r.fleet}}
+	if !slices.EqualFunc(r.subnet.announced, want, same) {
 		t.Errorf("announced %v, want %v", r.subnet.announced, want)
 	}
 	r.Tick(r.now.Add(Every / 2))

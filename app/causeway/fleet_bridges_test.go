@@ -122,7 +122,7 @@ func (f *bridgeFleet) vote(n int, dir string) {
 	}
 	peer, client := fmt.Sprint(peers, n), fmt.Sprint(clients, n)
 	words := append(etcdtest.Command(fmt.Sprint("e", n), dir, client, peer, strings.Join(all, ",")), "--heartbeat-interval", "50", "--election-timeout", "250")
-	f.etcd[n] = voter{dir, f.program(f.segment, words[0], words[1:]...)}
+	f.etcd[n] = voter{dir, f.program(f.segment, words...)}
 }
 
 // voters signals all servers of etcd.

@@ -186,7 +186,9 @@ func (s *simulation) heal() {
 
 const (
 	simFaults = 10 * time.Second
-	simSettle = 5 * time.Second
+	// A process that is just ending resigns for a right, starts again within two seconds, and has to renew for a right without
+	// a gap; and any of them stands still now and then.
+	simSettle = 8 * time.Second
 )
 
 // run simulates, and returns what is wrong.

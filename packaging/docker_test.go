@@ -44,7 +44,8 @@ func (e *engine) load(t *testing.T, image, name string) {
 	t.Cleanup(func() { must(t, "docker", "rmi", "--force", name) })
 }
 
-// underDocker starts docker/compose.yaml with the image under Docker, as its README says, and takes it down.
+// underDocker starts docker/compose.yaml and docker/fleet.yaml with the image under Docker, as its README says, and takes
+// each down.
 func underDocker(t *testing.T, e *engine) {
 	compose := composer(t)
 	prometheus, err := filepath.Abs("../bin/prometheus")
@@ -61,40 +62,66 @@ func underDocker(t *testing.T, e *engine) {
 	const image, metrics = "causeway-e2e:test", "causeway-e2e-prometheus:test"
 	e.load(t, "localhost/causeway", image)
 	e.load(t, "localhost/prometheus", metrics)
-	composeUp(t, compose, image, metrics)
+	t.Run("fabrics", func(t *testing.T) { composeUp(t, compose, image, metrics) })
+	t.Run("fleet", func(t *testing.T) { fleetUp(t, compose, image) })
+}
+
+// A composition is the services of a file in docker, as compose runs them.
+type composition struct {
+	words []string // that run it
+	env   []string
+}
+
+// compositionOf has the services of a file be taken down when the test ends.
+func compositionOf(t *testing.T, compose []string, file string, env ...string) *composition {
+	words := append(compose[:len(compose):len(compose)], "-p", "causeway-e2e", "-f", "../docker/"+file)
+	c := &composition{words, append(os.Environ(), env...)}
+	t.Cleanup(func() {
+		if out, err := c.run("down", "--volumes"); err != nil {
+			t.Errorf("down: %v\n%s", err, out)
+		}
+	})
+	return c
+}
+
+func (c *composition) run(words ...string) (string, error) {
+	cmd := exec.Command(c.words[0], append(c.words[1:len(c.words):len(c.words)], words...)...)
+	cmd.Env = c.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// up starts all services, in the order in which they depend on each other.
+func (c *composition) up(t *testing.T) {
+	t.Helper()
+	if out, err := c.run("up", "-d"); err != nil {
+		logs, _ := c.run("logs", "--no-color")
+		t.Fatalf("up: %v\n%s\n%s", err, out, logs)
+	}
+}
+
+// id returns the container of a service, which may have ended.
+func (c *composition) id(t *testing.T, service string) string {
+	t.Helper()
+	id, err := c.run("ps", "-a", "-q", service)
+	if err != nil {
+		// docker-compose 1.29 lists ended containers without being asked.
+		if id, err = c.run("ps", "-q", service); err != nil {
+			t.Fatalf("%s: %v\n%s", service, err, id)
+		}
+	}
+	return strings.TrimSpace(id)
 }
 
 // composeUp runs the services until the listeners have ended: each has what the sender on the other fabric sent, and
 // Prometheus has the bridge's metrics.
 func composeUp(t *testing.T, compose []string, image, prometheus string) {
 	at := freePort(t)
-	env := append(os.Environ(), "IMAGE="+image, "PROMETHEUS="+prometheus, "METRICS_PORT="+freePort(t), "PROMETHEUS_PORT="+at)
-	run := func(words ...string) (string, error) {
-		words = append(append(compose[1:len(compose):len(compose)], "-p", "causeway-e2e", "-f", "../docker/compose.yaml"), words...)
-		cmd := exec.Command(compose[0], words...)
-		cmd.Env = env
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	t.Cleanup(func() {
-		if out, err := run("down", "--volumes"); err != nil {
-			t.Errorf("down: %v\n%s", err, out)
-		}
-	})
-	if out, err := run("up", "-d"); err != nil {
-		logs, _ := run("logs", "--no-color")
-		t.Fatalf("up: %v\n%s\n%s", err, out, logs)
-	}
+	c := compositionOf(t, compose, "compose.yaml", "IMAGE="+image, "PROMETHEUS="+prometheus, "METRICS_PORT="+freePort(t), "PROMETHEUS_PORT="+at)
+	c.up(t)
 	for _, service := range []string{"node-listens", "host-listens"} {
-		id, err := run("ps", "-a", "-q", service)
-		if err != nil {
-			// docker-compose 1.29 lists ended containers without being asked.
-			if id, err = run("ps", "-q", service); err != nil {
-				t.Fatalf("%s: %v\n%s", service, err, id)
-			}
-		}
-		code := must(t, "docker", "wait", strings.TrimSpace(id))
-		logs, _ := run("logs", "--no-color", service)
+		code := must(t, "docker", "wait", c.id(t, service))
+		logs, _ := c.run("logs", "--no-color", service)
 		t.Logf("%s", logs)
 		if strings.TrimSpace(code) != "0" {
 			t.Errorf("%s ended with %s", service, code)

@@ -28,6 +28,8 @@ IMAGE ?= causeway
 BASE ?=
 GO_IMAGE ?=
 BENCH ?=
+RUNS ?= 5
+FILE ?=
 DURATION ?= 60s
 SEED ?= 0
 FABRICS ?= 1
@@ -70,7 +72,7 @@ PACKAGING := debhelper dpkg-dev
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+		/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
 build: deps go programs ## build bin/causeway, and bin/causeway-etcd
@@ -173,6 +175,13 @@ sanitize: deps go ## test the C with the address and undefined behaviour sanitiz
 .PHONY: bench
 bench: build ## measure the packet path on this machine; BENCH sets options
 	@bin/causeway-perf bench $(BENCH)
+
+.PHONY: fleet-figures
+fleet-figures: build ## measure what is lost when bridges of a fleet fail, in RUNS runs (default 5), for a table on FILE or standard output (root)
+	@[[ $$(id -u) == 0 ]] || { echo 'fleet-figures: needs root, for network namespaces; run sudo make fleet-figures'; exit 1; }
+	@figures=$$(mktemp); trap 'rm -f '"$$figures" EXIT; code=0; \
+	CAUSEWAY_FLEET_FIGURES=$$figures go test -v -count=$(RUNS) -timeout 0 -run '^TestFleetOfBridges$$' ./app/causeway >&2 || code=$$?; \
+	bin/causeway-perf fleet $$figures $(if $(FILE),>'$(FILE)') && exit $$code
 
 ##@ Prepare
 .PHONY: deps

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 )
@@ -47,12 +50,14 @@ func (x *fleetTraffic) end(what string, most time.Duration) {
 		s.end(syscall.SIGTERM)
 	}
 	time.Sleep(200 * time.Millisecond) // what is under way
+	lost := time.Duration(0)
 	for i, l := range x.listeners {
 		l.end(syscall.SIGTERM)
 		r, worst := l.last(), time.Duration(0)
 		for _, s := range r.Streams {
 			worst = max(worst, time.Duration(s.Lost)*time.Second/fleetRate)
 		}
+		lost = max(lost, worst)
 		way := []string{"to InfiniBand", "to RoCE"}[i]
 		x.f.t.Logf("%s, %s: %d messages of %d streams came, %v lost at most", what, way, r.Sum.Unique, len(r.Streams), worst)
 		if r.Sum.Duplicates+r.Sum.Reordered+r.Sum.Corrupted != 0 || len(r.Streams) != []int{2 * fleetHosts, len(toRoCE)}[i] {
@@ -61,6 +66,23 @@ func (x *fleetTraffic) end(what string, most time.Duration) {
 		if worst > most {
 			x.f.t.Errorf("%s, %s: %v were lost, of %v", what, way, worst, most)
 		}
+	}
+	x.f.figure(what, lost)
+}
+
+// figure appends what was lost to the file that CAUSEWAY_FLEET_FIGURES names, of which make fleet-figures makes a table.
+func (f *bridgeFleet) figure(what string, lost time.Duration) {
+	f.t.Helper()
+	name := os.Getenv("CAUSEWAY_FLEET_FIGURES")
+	if name == "" {
+		return
+	}
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = errors.Join(json.NewEncoder(file).Encode(map[string]any{"event": what, "lost_ms": lost.Milliseconds()}), file.Close())
+	}
+	if err != nil {
+		f.t.Error(err)
 	}
 }
 

@@ -33,6 +33,7 @@ func commands() []command {
 		{"compare", "compare two reports", compareCommand},
 		{"config", "write a configuration of a whole bridge, to measure it over memif", configCommand},
 		{"pktgen", "write profiles for Pktgen-DPDK, and run it", pktgenCommand},
+		{"fleet", "print what streams lost when bridges of a fleet failed", fleetCommand},
 		{"profiles", "list the profiles, or print one", profilesCommand},
 	}
 }

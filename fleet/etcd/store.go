@@ -5,7 +5,7 @@
 //	PREFIX/epoch           the assignment's number, which transactions compare
 //	PREFIX/assignment      the assignment, written with its number in one transaction
 //	PREFIX/members/NAME    a member's record
-//	PREFIX/processes/NAME  the number of the process that has the member's name, which transactions compare, too
+//	PREFIX/processes/NAME  the process that has the member's name, and by which claim, which transactions compare, too
 //	PREFIX/shared/NAME     what a member publishes for the others to compare
 //	PREFIX/founded         when the first member came, which tells the fleet from one of its name in another etcd
 //
@@ -170,30 +170,37 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 		return err
 	}
 	put := clientv3.OpPut(s.memberKey(r.Member), string(text))
-	number, name := strconv.FormatUint(r.Process, 10), s.processKey(r.Member)
-	done, err := s.client.Txn(ctx).If(s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", number)).Then(put).Else(clientv3.OpGet(name)).Commit()
+	own, name := holder{r.Process, r.Claim}, s.processKey(r.Member)
+	done, err := s.client.Txn(ctx).If(s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", own.String())).Then(put).Else(clientv3.OpGet(name)).Commit()
 	switch {
 	case err != nil:
 		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
 	case done.Succeeded:
 		return nil
 	}
-	var has, found = uint64(0), false
+	var has holder // nobody
 	before := clientv3.Compare(clientv3.CreateRevision(name), "=", 0)
 	for _, kv := range done.Responses[0].GetResponseRange().Kvs {
-		if has, err = strconv.ParseUint(string(kv.Value), 10, 64); err != nil {
-			return fmt.Errorf("etcd: %s was not written by a fleet: %w", name, err)
+		if _, err := fmt.Sscanf(string(kv.Value), holderForm, &has.process, &has.claim); err != nil {
+			return fmt.Errorf("etcd: %s is %q, which was not written by a fleet of this version: %w", name, kv.Value, err)
 		}
-		found, before = true, clientv3.Compare(clientv3.Value(name), "=", string(kv.Value))
+		before = clientv3.Compare(clientv3.Value(name), "=", string(kv.Value))
 	}
 	switch {
-	case found && has == r.Process:
+	case has == own:
 		return right.ErrEpoch
-	case has == r.After:
-		return s.write(ctx, []clientv3.Cmp{s.at(r.Epoch), before}, put, clientv3.OpPut(name, number))
+	case has.claim+1 == own.claim:
+		return s.write(ctx, []clientv3.Cmp{s.at(r.Epoch), before}, put, clientv3.OpPut(name, own.String()))
 	}
 	return right.ErrReplaced
 }
+
+// holder is which process has a member's name, and by which claim.
+type holder struct{ process, claim uint64 }
+
+const holderForm = "%d by claim %d"
+
+func (h holder) String() string { return fmt.Sprintf(holderForm, h.process, h.claim) }
 
 // Propose implements right.Store.
 func (s *Store) Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error {

@@ -80,7 +80,7 @@ func TestStore(t *testing.T) {
 	defer cancel()
 	early, _ := watched(t, s)
 	record := func(epoch, n uint64) right.Record {
-		return right.Record{Member: "a", Process: 7, Epoch: epoch, Renewals: n}
+		return right.Record{Member: "a", Process: 7, Claim: 1, Epoch: epoch, Renewals: n}
 	}
 	var got []error
 	for _, f := range []func() error{
@@ -125,16 +125,18 @@ func TestStoreProcesses(t *testing.T) {
 	defer cancel()
 	r := right.ErrReplaced
 	for i, c := range []struct {
-		process, after uint64
+		process, claim uint64
 		want           error
 	}{
-		{1, 5, r}, {1, 0, nil}, {1, 0, nil}, {2, 0, r}, {2, 5, r}, {2, 1, nil}, {1, 0, r}, {1, 5, r}, {2, 1, nil}, {3, 1, r}, {3, 2, nil}, {2, 1, r},
+		{1, 0, r}, {1, 2, r}, {1, 1, nil}, {1, 1, nil}, {2, 1, r}, {2, 3, r}, {2, 2, nil}, {1, 1, r}, {1, 2, r}, {2, 2, nil}, {3, 2, r}, {3, 3, nil},
+		{1, 4, nil}, {2, 2, r}, {3, 3, r}, {1, 1, r}, // process 2 took the name from 1, which has it again; but the claim is an old one
+		{3, 5, nil}, {1, 4, r},
 	} {
-		if err := s.Renew(ctx, right.Record{Member: "a", Process: c.process, After: c.after}); !errors.Is(err, c.want) {
-			t.Errorf("%d, process %d after %d: %v, want %v", i, c.process, c.after, err, c.want)
+		if err := s.Renew(ctx, right.Record{Member: "a", Process: c.process, Claim: c.claim}); !errors.Is(err, c.want) {
+			t.Errorf("%d, process %d by claim %d: %v, want %v", i, c.process, c.claim, err, c.want)
 		}
 	}
-	if err := s.Renew(ctx, right.Record{Member: "a", Process: 3, Epoch: 9}); !errors.Is(err, right.ErrEpoch) {
+	if err := s.Renew(ctx, right.Record{Member: "a", Process: 3, Claim: 5, Epoch: 9}); !errors.Is(err, right.ErrEpoch) {
 		t.Errorf("of another assignment: %v", err)
 	}
 	if last, found, err := s.Record(ctx, "a"); err != nil || !found || last.Process != 3 {
@@ -182,11 +184,11 @@ func TestPublished(t *testing.T) {
 	}
 	do(s.Publish(ctx, "a", "one"))
 	do(s.Publish(ctx, "b", "two"))
-	do(s.Renew(ctx, right.Record{Member: "a", Process: 7}))
+	do(s.Renew(ctx, right.Record{Member: "a", Process: 7, Claim: 1}))
 	first, err := s.Published(ctx)
 	do(err)
 	do(s.Publish(ctx, "a", "one"))
-	do(s.Renew(ctx, right.Record{Member: "a", Process: 7, Ended: true}))
+	do(s.Renew(ctx, right.Record{Member: "a", Process: 7, Claim: 1, Ended: true}))
 	do(s.Publish(ctx, "b", "three"))
 	second, err := s.Published(ctx)
 	do(err)
@@ -242,7 +244,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 	c := dial(t)
 	s := etcd.New(c, "test")
 	for n := range uint64(5) {
-		if err := s.Renew(t.Context(), right.Record{Member: "a", Renewals: n}); err != nil {
+		if err := s.Renew(t.Context(), right.Record{Member: "a", Claim: 1, Renewals: n}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,7 +20,7 @@ type Member struct {
 	epoch    uint64 // that it follows
 	open     set
 	started  bool   // its own record came back
-	after    uint64 // the last process of its name before itself
+	claim    uint64 // as in Record
 	claimed  bool   // the store has its record
 	refused  int    // times that it had none, because of another process
 	replaced bool
@@ -48,6 +48,7 @@ func New(c Config) (*Member, error) {
 		plan:     shares.Plan,
 	}}
 	m.view = newView(&m.config)
+	m.claim = 1
 	m.renewal.weight = c.Weight
 	return m, nil
 }
@@ -146,7 +147,7 @@ func (m *Member) sawName(r Record) {
 	case r.Process == m.config.Process:
 		m.started = true
 	case !m.started:
-		m.after = r.Process
+		m.claim = r.Claim + 1
 	default:
 		m.replaced = true
 	}

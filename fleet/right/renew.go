@@ -40,7 +40,7 @@ func (m *Member) renew(ctx context.Context, group *sync.WaitGroup, now time.Time
 const refusedMost = 50
 
 func (m *Member) record() Record {
-	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, After: m.after, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count}
+	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Claim: m.claim, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count}
 }
 
 // renewed moves the deadline if a renewal has succeeded.

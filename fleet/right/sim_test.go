@@ -157,7 +157,7 @@ func (s *simulation) die(m *simMachine) {
 	p.kill()
 	if s.r.IntN(3) > 0 {
 		l := newLink(s.store, &m.faults, split(s.r))
-		record := Record{Member: m.name, Weight: m.weight, Process: p.number, Epoch: s.store.epoch}
+		record := Record{Member: m.name, Weight: m.weight, Process: p.number, Claim: p.member.claim, Epoch: s.store.epoch}
 		time.AfterFunc(s.within([]time.Duration{100 * time.Millisecond, 2500 * time.Millisecond}[s.r.IntN(2)]), func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()

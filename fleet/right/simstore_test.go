@@ -15,7 +15,7 @@ import (
 type simStore struct {
 	log      []logged // all that was committed
 	latest   map[string]Record
-	names    map[string]uint64 // the process that has each name
+	names    map[string]Record // by which each was taken last
 	epoch    uint64
 	current  *shares.Assignment
 	changed  chan struct{} // closed at each commit
@@ -30,7 +30,7 @@ type logged struct {
 }
 
 func newSimStore() *simStore {
-	return &simStore{latest: map[string]Record{}, names: map[string]uint64{}, changed: make(chan struct{})}
+	return &simStore{latest: map[string]Record{}, names: map[string]Record{}, changed: make(chan struct{})}
 }
 
 func (s *simStore) commit(e Event) {
@@ -43,10 +43,11 @@ func (s *simStore) renew(r Record) error {
 	if r.Epoch != s.epoch && !s.careless {
 		return ErrEpoch
 	}
-	if has := s.names[r.Member]; has != r.Process && has != r.After && !s.shared {
+	has := s.names[r.Member]
+	if own := has.Process == r.Process && has.Claim == r.Claim; !own && has.Claim+1 != r.Claim && !s.shared {
 		return ErrReplaced
 	}
-	s.names[r.Member] = r.Process
+	s.names[r.Member] = r
 	s.latest[r.Member] = r
 	s.commit(Event{Record: r})
 	return nil

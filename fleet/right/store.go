@@ -18,8 +18,9 @@ type Record struct {
 	// Process is another number at each start, so that what a process that died says late is not taken for its
 	// successor's.
 	Process uint64 `json:"process"`
-	// After is the process of the member that was seen last before this one; 0: none. This one takes its place.
-	After uint64 `json:"-"`
+	// Claim counts the processes that have taken the member's name, this one included: one more than that of the last
+	// one that it saw, and 1 where it saw none. A name that was lost is never had again by the same claim.
+	Claim uint64 `json:"claim"`
 	// Epoch is the assignment that it follows: it forwards no share that this one, or a later one, does not give it.
 	Epoch uint64 `json:"epoch"`
 	// Renewals counts: a record that is written is a right renewed.
@@ -50,8 +51,9 @@ type Store interface {
 	// Watch calls f with what there is, and then with each change, in order and without gaps, until ctx is done or it
 	// fails. The first events are those of a linearizable read that begins after the call.
 	Watch(ctx context.Context, f func(Event)) error
-	// Renew writes a record if the assignment is the record's, and the process that has the member's name is the record's or
-	// its After, in one transaction. Without an assignment its epoch is 0. From then on the record's process has the name.
+	// Renew writes a record if the assignment is the record's, and the member's name is the record's process's by the same
+	// Claim, or another's by the one before, in one transaction. Without an assignment its epoch is 0, and the claim of a name
+	// that nobody has had. From then on the record's process has the name.
 	Renew(ctx context.Context, r Record) error
 	// Propose writes an assignment, which becomes that of epoch+1, if there is that of epoch.
 	Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error

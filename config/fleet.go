@@ -19,6 +19,9 @@ type Fleet struct {
 	Right  time.Duration // how long it may forward after a renewal
 }
 
+// What a right may be, in milliseconds: etcd's answers take tens of them.
+const leastRight, mostRight = 200, 60_000
+
 // fleetName is part of keys in etcd, of metrics and of commands.
 var fleetName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
@@ -37,7 +40,7 @@ var fleetDoc = tableDoc{name: "fleet", meaning: "Several bridges as one, which s
 		meaning: "The file with the key of `cert`."},
 	{name: "weight", kind: number, def: int64(100), lo: 1, hi: 1000, example: "100",
 		meaning: "The bridge's part of the work: a member with 200 has twice the shares of one with 100."},
-	{name: "right_ms", shared: true, kind: number, def: int64(1000), lo: 200, hi: 60_000, example: "1000",
+	{name: "right_ms", shared: true, kind: number, def: int64(1000), lo: leastRight, hi: mostRight, example: "1000",
 		meaning: "The milliseconds for which a bridge may forward after it was last heard by etcd, the same in all members. The shares of one that dies without a word " +
 			"are carried on by others after that time. At least four election timeouts of etcd, or else a new leader there stops the fleet."},
 }}
@@ -56,22 +59,31 @@ func (p *parser) fleet(t *table) {
 	f := Fleet{Name: t.text("name"), Etcd: t.texts("etcd"), CA: t.text("ca"), Cert: t.text("cert"), Key: t.text("key"),
 		Weight: float64(t.number("weight")), Right: time.Duration(t.number("right_ms")) * time.Millisecond}
 	p.cfg.Fleet = f
+	f.Check(t.fail)
+}
+
+// Check has fail told of each thing that is wrong with a member's fleet, and by which key. Weight, and the member's name,
+// are others' to check.
+func (f *Fleet) Check(fail func(key, format string, args ...any)) {
 	if !fleetName.MatchString(f.Name) {
-		t.fail("name", "name %s is not a fleet's; use letters, digits, dashes and dots, such as %s", show(f.Name), `"east"`)
+		fail("name", "name %s is not a fleet's; use letters, digits, dashes and dots, such as %s", show(f.Name), `"east"`)
 	}
 	if len(f.Etcd) == 0 {
-		t.fail("etcd", `etcd is missing; name its servers: etcd = ["https://10.0.0.1:2379"]`)
+		fail("etcd", `etcd is missing; name each of its servers, such as "https://10.0.0.1:2379"`)
 	}
 	for _, e := range f.Etcd {
 		u, err := url.Parse(e)
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			t.fail("etcd", "etcd %s is no URL of a server; write one like %s", show(e), `"https://10.0.0.1:2379"`)
+			fail("etcd", "etcd %s is no URL of a server; write one like %s", show(e), `"https://10.0.0.1:2379"`)
 		case u.Scheme == "https" && f.CA == "":
-			t.fail("etcd", `etcd %s is asked over TLS, and there is no ca; write ca = "/etc/causeway/etcd-ca.pem"`, show(e))
+			fail("etcd", `etcd %s is asked over TLS, and there is no ca; name the file, such as "/etc/causeway/etcd-ca.pem"`, show(e))
 		}
 	}
 	if (f.Cert == "") != (f.Key == "") {
-		t.fail("cert", "cert and key go together; write both, or remove both")
+		fail("cert", "cert and key go together; write both, or remove both")
+	}
+	if f.Right < leastRight*time.Millisecond || f.Right > mostRight*time.Millisecond {
+		fail("right_ms", "a right of %v is out of range; use %d to %d ms", f.Right, leastRight, mostRight)
 	}
 }

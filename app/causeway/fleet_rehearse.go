@@ -20,67 +20,63 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"causeway/fleet/etcd"
+	"causeway/app/bridge"
+	"causeway/config"
 	"causeway/fleet/right"
 	"causeway/fleet/shares"
 )
 
 // fleetRehearsal is a member that forwards nothing: it shows what a bridge in its place would do.
 type fleetRehearsal struct {
-	endpoints     []string
-	fleet, name   string
-	weight        float64
-	right         time.Duration
-	ca, cert, key string
+	config.Fleet
+	name string
 }
 
 func rehearsalFlags(fs *flag.FlagSet) *fleetRehearsal {
 	r := &fleetRehearsal{}
-	several(fs, &r.endpoints, "etcd", "rehearse: a server of the fleet's etcd, by its `URL`; several times", func(url string) (string, error) { return url, nil })
-	fs.StringVar(&r.fleet, "fleet", "rehearsal", "rehearse: the fleet's `NAME`, which no fleet of bridges has")
+	several(fs, &r.Etcd, "etcd", "rehearse: a server of the fleet's etcd, by its `URL`; several times", func(url string) (string, error) { return url, nil })
+	fs.StringVar(&r.Fleet.Name, "fleet", "rehearsal", "rehearse: the fleet's `NAME`, which no fleet of bridges has")
 	fs.StringVar(&r.name, "name", "", "rehearse: this member's `NAME`")
-	fs.Float64Var(&r.weight, "weight", 1, "rehearse: this member's `WEIGHT`")
-	fs.DurationVar(&r.right, "right", right.DefaultRight, "rehearse: how long a right lasts, a `TIME` that all members have")
-	fs.StringVar(&r.ca, "ca", "", "rehearse: the `FILE` with the certificate of the authority for etcd's servers")
-	fs.StringVar(&r.cert, "cert", "", "rehearse: the `FILE` with this member's certificate")
-	fs.StringVar(&r.key, "key", "", "rehearse: the `FILE` with its key")
+	fs.Float64Var(&r.Weight, "weight", 1, "rehearse: this member's `WEIGHT`")
+	fs.DurationVar(&r.Right, "right", right.DefaultRight, "rehearse: how long a right lasts, a `TIME` that all members have")
+	fs.StringVar(&r.CA, "ca", "", "rehearse: the `FILE` with the certificate of the authority for etcd's servers")
+	fs.StringVar(&r.Cert, "cert", "", "rehearse: the `FILE` with this member's certificate")
+	fs.StringVar(&r.Key, "key", "", "rehearse: the `FILE` with its key")
 	return r
 }
 
 // check reports what is wrong with the flags.
 func (r *fleetRehearsal) check() error {
-	switch {
-	case r.name == "":
+	if r.name == "" {
 		return errors.New("a member needs a name; say -name NAME")
-	case len(r.endpoints) == 0:
-		return errors.New("a member needs its fleet's etcd; say -etcd https://10.0.0.1:2379, once for each server")
-	case r.right < 100*time.Millisecond:
-		return fmt.Errorf("a right of %v is shorter than etcd's answers take; say -right 1s", r.right)
-	case (r.cert == "") != (r.key == ""):
-		return errors.New("-cert and -key go together")
 	}
-	return shares.Check([]shares.Member{{Name: r.name, Weight: max(r.weight, 1)}})
+	var wrong error
+	r.Check(func(_, format string, args ...any) {
+		if wrong == nil {
+			wrong = fmt.Errorf(format, args...)
+		}
+	})
+	if wrong != nil {
+		return wrong
+	}
+	return shares.Check([]shares.Member{{Name: r.name, Weight: max(r.Weight, 1)}})
 }
 
 // run takes part until SIGINT or SIGTERM, and resigns.
 func (r *fleetRehearsal) run(asJSON bool, in io.Reader, out io.Writer) error {
-	secured, err := etcd.LoadTLS(r.ca, r.cert, r.key)
-	if err != nil {
-		return err
-	}
-	client, err := etcd.Dial(etcd.Config{Endpoints: r.endpoints, TLS: secured})
+	store, end, err := bridge.FleetStore(&r.Fleet)
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	m, err := right.New(right.Config{Name: r.name, Weight: r.weight, Process: rand.Uint64(), Store: etcd.New(client, r.fleet),
-		Gate: &shownGate{out: out, json: asJSON}, Right: r.right})
+	m, err := right.New(right.Config{Name: r.name, Weight: r.Weight, Process: rand.Uint64(), Store: store,
+		Gate: &shownGate{out: out, json: asJSON}, Right: r.Right})
 	if err != nil {
-		return errors.Join(err, client.Close())
+		return errors.Join(err, end())
 	}
 	go obey(ctx, m, in, out)
-	return errors.Join(m.Run(ctx), client.Close())
+	return errors.Join(m.Run(ctx), end())
 }
 
 // obey reads new weights, a line each.

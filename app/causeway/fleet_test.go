@@ -46,9 +46,14 @@ func TestFleetPlanMistakes(t *testing.T) {
 		"fleet plan -member a -gone b":           "there is no -member b",
 		"fleet plan -member a -gone a":           "no member has a weight",
 		"fleet rehearse":                         "say -name NAME",
-		"fleet rehearse -name a":                 "say -etcd",
-		"fleet plan -member a -host 1":           "write it as 02:00:00:00:00:01",
-		"fleet plan -member a -group 239.1.1.1x": "239.1.1.1x",
+		"fleet rehearse -name a":                 "etcd is missing",
+		"fleet rehearse -name a -etcd 10.0.0.1":  "is no URL of a server",
+		"fleet rehearse -name a -etcd https://a": "there is no ca",
+		"fleet rehearse -name a -etcd http://a -ca /nosuch -cert a":      "cert and key go together",
+		"fleet rehearse -name a -etcd http://a -ca /nosuch -right 100ms": "a right of 100ms is out of range; use 200 to 60000 ms",
+		"fleet rehearse -name a -etcd http://a -ca /nosuch -fleet a/b":   "is not a fleet's",
+		"fleet plan -member a -host 1":                                   "write it as 02:00:00:00:00:01",
+		"fleet plan -member a -group 239.1.1.1x":                         "239.1.1.1x",
 	} {
 		code, stdout, stderr := try(strings.Fields(line)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -314,6 +315,9 @@ func (f *bridgeFleet) killBoth(n int) {
 			}
 		}
 	}
+	f.members[n].await("that its witness is gone", func() bool {
+		return slices.ContainsFunc(f.members[n].lines(), func(x map[string]any) bool { return x["msg"] == "fleet_witness_ended" })
+	})
 	signalTo(f.t, f.members[n], syscall.SIGKILL)
 	f.members[n].wait()
 }

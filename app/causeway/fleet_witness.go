@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"sync/atomic"
 
 	"causeway/config"
 )
@@ -29,8 +30,17 @@ func startWitness(file string, cfg *config.Config, log *slog.Logger) (end func()
 		return nil, fmt.Errorf("start the process that tells the fleet %s if this one dies: %w", cfg.Fleet.Name, err)
 	}
 	log.Info("fleet_witness", "pid", c.Process.Pid)
+	var dismissed atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := c.Wait(); !dismissed.Load() {
+			log.Warn("fleet_witness_ended", "error", err, "note", "if this bridge dies, others carry on only when its right has run out")
+		}
+	}()
 	return func() {
+		dismissed.Store(true)
 		alive.Close()
-		_ = c.Wait() // it has said why it failed
+		<-ended // it has said why it failed
 	}, nil
 }

@@ -105,6 +105,7 @@ var events = []event{
 	{"bridge_gone", "info", "Groups", "Another bridge is on the subnet no more, or has not renewed its record."},
 	{"bridges_unknown", "warn", "Groups", "The subnet administrator takes no record of this bridge (`announce`), or does not `list` those of others; it is asked again every two seconds."},
 	{"fleet_witness", "info", "The program", "A process, `pid`, waits beside the bridge, to tell its fleet if the bridge dies. It ends with it."},
+	{"fleet_witness_ended", "warn", "The program", "That process has ended before the bridge. If the bridge dies, others carry on when its right has run out, not at once."},
 	{"fleet_part", "info", "The program", "The bridge takes part in its `fleet` with this `weight`, or does so again (`show fleet`)."},
 	{"fleet_no_part", "warn", "The program", "It cannot do its part, and why: its shares go to other members."},
 	{"fleet_twice", "warn", "The program", "Another fleet of the same name is on the subnet, with another etcd: the MAC addresses of both are the same. With `withdraws=true` this bridge does no part until that is over (`fleet_part`), else the other fleet's do none. Give one of them another name."},

@@ -32,19 +32,8 @@ static inline void lookup_begin(struct lookup *l, unsigned n)
 			table_begin(lookup_table(l, i), &l->to[i], &l->to_step[i]);
 }
 
-/* The entries of n keys of a table, whose look-ups have begun, or NULL. Each is read here, in a loop that does nothing
- * else: so the misses of many overlap. Where an entry is read first amid the work on its packet, only those of the two
- * or three packets do that are in the core's window, because a prefetch is lost when more are under way than the core
- * can have. At 64 k entries, that took 1.3 times as long. */
-static inline void lookup_settle(const struct table *t, const struct table_key *keys, const struct table_step *step,
-				 unsigned n, const void **entry)
-{
-	table_guess_burst(t, step, n, entry);
-	table_settle_burst(t, keys, step, n, entry);
-}
-
 /* Of several tables. */
-static __rte_noinline void lookup_settle_mixed(struct lookup *l, unsigned n)
+static __rte_noinline void lookup_finish_mixed(struct lookup *l, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		l->to_entry[i] = table_guess(lookup_table(l, i), &l->to_step[i]);
@@ -52,14 +41,14 @@ static __rte_noinline void lookup_settle_mixed(struct lookup *l, unsigned n)
 		l->to_entry[i] = table_settle(lookup_table(l, i), &l->to[i], &l->to_step[i], l->to_entry[i]);
 }
 
-/* Finishes the look-ups of n packets. */
+/* Finds the entries of n packets, before there is any other work on them (table_finish_burst). */
 static inline void lookup_finish(struct lookup *l, unsigned n)
 {
-	lookup_settle(l->from_table, l->from, l->from_step, n, l->from_entry);
+	table_finish_burst(l->from_table, l->from, l->from_step, n, l->from_entry);
 	if (likely(l->groups == 0))
-		lookup_settle(l->to_table, l->to, l->to_step, n, l->to_entry);
+		table_finish_burst(l->to_table, l->to, l->to_step, n, l->to_entry);
 	else
-		lookup_settle_mixed(l, n);
+		lookup_finish_mixed(l, n);
 }
 
 /* table_mark_used(), which is seldom needed. */

@@ -252,14 +252,19 @@ static inline void table_guess_burst(const struct table *t, const struct table_s
 	}
 }
 
-/* The third stage of n keys. The entries of a large table come from memory: they are first read by a loop of a few
- * instructions a key, of which more are in a core's window than of one that compares keys. */
-static inline void table_settle_burst(const struct table *t, const struct table_key *keys, const struct table_step *s,
+/* The second and the third stage of n keys, TABLE_BULK at most: the entries, or NULL. Entries are read here, by loops
+ * that do little else, so that the misses of many overlap: a prefetch is lost when more are under way than a core can
+ * have, and a read amid the work on a packet overlaps with those of the next two or three. Those of a large table come
+ * from memory: they are first read by a loop of a few instructions a key, of which more are in the core's window than
+ * of one that compares keys. */
+static inline void table_finish_burst(const struct table *t, const struct table_key *keys, const struct table_step *s,
 				      unsigned n, const void **out)
 {
 	enum { LARGE = 16 }; /* log2 of the buckets */
+	unsigned far = (table_array(t) & 63) > LARGE ? n : 0;
 
-	for (unsigned i = 0; (table_array(t) & 63) > LARGE && i < n; i++)
+	table_guess_burst(t, s, n, out);
+	for (unsigned i = 0; i < far; i++)
 		__asm__ volatile("" : : "r"(*(const uint64_t *)(out[i] ? out[i] : (const void *)keys)));
 	for (unsigned i = 0; i < n; i++)
 		out[i] = table_settle(t, &keys[i], &s[i], out[i]);
@@ -270,8 +275,7 @@ static inline void table_find_stage(const struct table *t, const struct table_ke
 	struct table_step step[TABLE_BULK];
 
 	table_begin_burst(t, keys, n, step);
-	table_guess_burst(t, step, n, out);
-	table_settle_burst(t, keys, step, n, out);
+	table_finish_burst(t, keys, step, n, out);
 }
 
 /* Looks n keys up: out[i] is the entry of keys[i], or NULL. All buckets are fetched, then all entries, then the keys

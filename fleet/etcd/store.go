@@ -171,7 +171,11 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 	}
 	put := clientv3.OpPut(s.memberKey(r.Member), string(text))
 	own, name := holder{r.Process, r.Claim}, s.processKey(r.Member)
-	done, err := s.client.Txn(ctx).If(s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", own.String())).Then(put).Else(clientv3.OpGet(name)).Commit()
+	holds, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	done, err := s.client.Txn(ctx).If(s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", string(holds))).Then(put).Else(clientv3.OpGet(name)).Commit()
 	switch {
 	case err != nil:
 		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
@@ -181,26 +185,25 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 	var has holder // nobody
 	before := clientv3.Compare(clientv3.CreateRevision(name), "=", 0)
 	for _, kv := range done.Responses[0].GetResponseRange().Kvs {
-		if _, err := fmt.Sscanf(string(kv.Value), holderForm, &has.process, &has.claim); err != nil {
-			return fmt.Errorf("etcd: %s is %q, which was not written by a fleet of this version: %w", name, kv.Value, err)
+		if err := json.Unmarshal(kv.Value, &has); err != nil {
+			return fmt.Errorf("etcd: %s is %s, which was not written by a fleet of this version: %w", name, kv.Value, err)
 		}
 		before = clientv3.Compare(clientv3.Value(name), "=", string(kv.Value))
 	}
 	switch {
 	case has == own:
 		return right.ErrEpoch
-	case has.claim+1 == own.claim:
-		return s.write(ctx, []clientv3.Cmp{s.at(r.Epoch), before}, put, clientv3.OpPut(name, own.String()))
+	case has.Claim+1 == own.Claim:
+		return s.write(ctx, []clientv3.Cmp{s.at(r.Epoch), before}, put, clientv3.OpPut(name, string(holds)))
 	}
 	return right.ErrReplaced
 }
 
 // holder is which process has a member's name, and by which claim.
-type holder struct{ process, claim uint64 }
-
-const holderForm = "%d by claim %d"
-
-func (h holder) String() string { return fmt.Sprintf(holderForm, h.process, h.claim) }
+type holder struct {
+	Process uint64 `json:"process"`
+	Claim   uint64 `json:"claim"`
+}
 
 // Propose implements right.Store.
 func (s *Store) Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error {

@@ -103,17 +103,17 @@ int table_fetches(void *arg)
 	struct table_key keys[BURST] = {0};
 	const struct table_bucket *bucket[BURST];
 	const void *found[BURST];
-	uint64_t drawn[BURST], state = 1;
+	uint64_t state = 1;
 	while (!l->stop) {
 		draw(l->parts, keys, &state);
 		for (unsigned i = 0; i < BURST; i++) {
-			drawn[i] = table_word(&keys[i], 1) * 0x9e3779b97f4a7c15u;
-			bucket[i] = table_home(array, drawn[i]);
+			bucket[i] = table_home(array, table_word(&keys[i], 1) * 0x9e3779b97f4a7c15u);
 			__builtin_prefetch(bucket[i]);
 		}
 		for (unsigned i = 0; i < BURST; i++) {
 			uint32_t zero = bucket[i]->index[TABLE_LANES];
-			uint32_t entry = ((uint32_t)(drawn[i] >> 40) ^ zero) & (l->parts->entries - 1);
+			uint32_t entry = (__builtin_bswap32((uint32_t)(table_word(&keys[i], 1) >> 32)) + zero) &
+					 (l->parts->entries - 1);
 			found[i] = t->arena + (size_t)entry * TABLE_ENTRY;
 			__builtin_prefetch(found[i]);
 		}

@@ -53,6 +53,13 @@ struct handoff {
 	struct rte_mbuf *mbuf[BURST];
 };
 
+/* Where the packets of a burst come from. */
+enum origin {
+	FROM_PORT,
+	FROM_KEPT,  /* kept by the worker (handover.h) */
+	FROM_QUEUE, /* of other workers and management */
+};
+
 struct burst {
 	unsigned n;
 	uint64_t began; /* probe/latency.h */

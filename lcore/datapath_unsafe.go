@@ -5,6 +5,7 @@ package lcore
 // #include <rte_errno.h>
 // #include <rte_cycles.h>
 // #include "dpdk/near.h"
+// #include "carried.h"
 // #include "icrc.h"
 // #include "police.h"
 // #include "rights.h"
@@ -44,7 +45,13 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 	cfg.fill(c)
 	C.datapath_prepare(c)
 	if cfg.VirtualMAC != [6]byte{} {
-		C.rights_join(c, mac48(cfg.VirtualMAC))
+		carried := (*C.uint64_t)(C.near_zmalloc(nil, C.CARRIED_SLOTS*C.sizeof_uint64_t, node))
+		if carried == nil {
+			C.rte_free(unsafe.Pointer(c.police))
+			C.rte_free(unsafe.Pointer(c))
+			return nil, errors.New("lcore: no memory for a fleet's member; raise [workers] memory_mib")
+		}
+		C.rights_join(c, mac48(cfg.VirtualMAC), carried)
 	}
 	b := &Datapath{c: c, node: node}
 	b.ports.begin(1 + len(cfg.MoreMACs))
@@ -70,6 +77,7 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 func (dp *Datapath) free() {
 	dp.closePunts()
 	dp.admission.free(dp)
+	C.rte_free(unsafe.Pointer(dp.c.rights.carried))
 	C.rte_free(unsafe.Pointer(dp.c.police))
 	C.rte_free(unsafe.Pointer(dp.c))
 	dp.c = nil

@@ -18,6 +18,7 @@ struct message {
 
 struct egress {
 	unsigned n;
+	enum origin from;
 	uint64_t began; /* probe/latency.h */
 	struct message message[BURST];
 	struct lookup lookup; /* of the node by SGID or SLID; of the proxy QP by local QPN, or the group by MGID */

@@ -2,6 +2,7 @@
 #include "exception.h"
 
 #include "egress.h"
+#include "handover.h"
 #include "rights.h"
 #include "unknown.h"
 #include "group_actions.h"
@@ -185,11 +186,28 @@ static bool is_for_roce(const struct datapath *dp, struct table_key k)
 	return false;
 }
 
-void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, bool requeued)
+/* Has management make or look for what a packet that is kept will need, by a copy of it. */
+static void prepare(struct worker *w, const struct burst *b, unsigned i, enum drop d)
+{
+	const struct table_key *from = &b->lookup.from[i];
+	struct rte_mbuf *m = b->send[i].mbuf;
+	if (!d && (b->lookup.from_entry[i] || check_new_source(w, *from) != PASS))
+		return;
+	struct rte_mbuf *copy = rte_pktmbuf_copy(m, m->pool, 0, UINT32_MAX);
+	if (!copy)
+		return;
+	uint32_t what = PUNT_PREPARE | (d ? 0 : partition_of(w->datapath, b, i)) << PUNT_PARTITION_SHIFT;
+	if (d)
+		free_or_ask(w, PUNT_NODE, &b->lookup.to[i], stranger(from), copy);
+	else if (!punt(w, copy, what, data_punter(w, from, copy)))
+		rte_pktmbuf_free(copy);
+}
+
+void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, enum origin from)
 {
 	const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
 	struct rte_mbuf *m = b->send[i].mbuf;
-	if (!requeued)
+	if (from == FROM_PORT)
 		m->hash.fdir.hi = latency_stamp(b->began); /* beside hash.usr; read when it is requeued */
 	bool held = holds_sender(w, m);
 	if (held && !d && proxy_qp && is_from(w->datapath, proxy_qp, m)) {
@@ -199,12 +217,18 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 	d = precise_drop(w->datapath, b, i, d);
 	if ((!d || is_unknown(w, d)) && is_from_bridge(w->datapath, m))
 		d = DROP_loop_bridge;
-	if (!held && (!d || is_unknown(w, d)))
+	if (!held && (!d || is_unknown(w, d))) {
+		if (keeps_sender(w, m)) {
+			prepare(w, b, i, d);
+			keep_frame(w, b, i);
+			return;
+		}
 		d = DROP_not_mine;
+	}
 	if (!d && proxy_qp)
-		d = requeued ? DROP_src_refused : punt_moved(w, m, proxy_qp);
+		d = from == FROM_QUEUE ? DROP_src_refused : punt_moved(w, m, proxy_qp);
 	else if (!d)
-		d = requeued ? DROP_proxy_qp_unknown : punt_for_proxy_qp(w, b, i);
+		d = from == FROM_QUEUE ? DROP_proxy_qp_unknown : punt_for_proxy_qp(w, b, i);
 	if (d == DROP_node_unknown && is_for_roce(w->datapath, b->lookup.to[i]))
 		d = DROP_same_side;
 	if (d && is_unknown(w, d))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packets that leave the burst: dropped, punted to management because there is no proxy QP yet or their host may have
- * moved, or handed off to the worker that owns the proxy QP. The latter two come back by a requeue ring.
+ * Packets that leave the burst: dropped, kept until their share is this bridge's, punted to management because there is
+ * no proxy QP yet or their host may have moved, or handed off to the worker that owns the proxy QP. The latter two come
+ * back by a requeue ring.
  */
 #ifndef CAUSEWAY_EXCEPTION_H
 #define CAUSEWAY_EXCEPTION_H
@@ -31,8 +32,8 @@ enum drop precise_drop(const struct datapath *dp, struct burst *b, unsigned i, e
  */
 void send_handoffs(struct worker *w, struct handoff *h);
 
-/* Drops, punts or hands off packet i: d is a drop reason, or else its proxy QP is missing or another worker's, or its
- * host is known by another MAC address. */
-void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, bool requeued);
+/* Drops, keeps, punts or hands off packet i: d is a drop reason, or else its proxy QP is missing or another worker's,
+ * or its host is known by another MAC address. */
+void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, enum origin from);
 
 #endif

@@ -14,6 +14,7 @@
 #include "fastroute.h"
 #include "headers.h"
 #include "group_copies.h"
+#include "handover.h"
 #include "route.h"
 #include "take.h"
 #include "transmit.h"
@@ -82,10 +83,21 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	return unlikely(!d && r->version == PLAIN_UDP) ? (unsigned)PLAIN : d;
 }
 
+/* Whether the share of message i, which is another member's, is about to be this bridge's. */
+static bool keeps_message(const struct worker *w, const struct egress *e, unsigned i)
+{
+	const struct mgid_entry *g = e->lookup.to_entry[i];
+	return w->held.keeps && has_share(&w->held.keep, IB_TO_ROCE, group_share(g->key.addr));
+}
+
 /* Drops message i, and asks management for its source if that is why. */
 static void drop_routed(struct worker *w, const struct egress *e, unsigned i, enum drop d)
 {
 	const struct ib_recv *r = e->message[i].recv;
+	if (d == DROP_not_mine && keeps_message(w, e, i)) {
+		keep_message(w, e, i);
+		return;
+	}
 	count_message_drop(w, d, r);
 	if (is_unknown(w, d))
 		free_or_ask(w, PUNT_SOURCE, &e->lookup.from[i], stranger(&e->lookup.from[i]), r->mbuf);
@@ -117,7 +129,6 @@ static __rte_noinline unsigned route_any(struct worker *w, struct egress *e, uns
 static void route(struct worker *w, struct egress *e)
 {
 	unsigned kept = 0;
-	lookup_finish(&e->lookup, e->n);
 	for (unsigned i = 0; i < e->n; i++) {
 		struct icrc_job *icrc = &e->icrc[kept];
 		unsigned d = e->lookup.to_group[i] ? fastroute_groups(w, e, i, icrc) : fastroute(w, e, i, icrc, false);
@@ -151,21 +162,15 @@ static uint64_t write_icrcs(const struct egress *e)
 	return bytes;
 }
 
-unsigned ib_to_roce(struct worker *w)
+static __rte_always_inline void forward(struct worker *w, const struct ib_recv *r, unsigned n, enum origin from)
 {
-	struct ib_recv r[BURST];
 	struct egress e;
-	unsigned n = likely(!w->inject[IB_TO_ROCE].live) ? w->ib_port->poll(w->ib_port->self, r, BURST)
-							 : inject_messages(w, r);
-	if (n == 0) {
-		rights_received(w, IB_TO_ROCE, 0);
-		return w->inject[IB_TO_ROCE].taken;
-	}
 	e.began = latency_begin(&w->latency[IB_TO_ROCE]);
-	if (mirroring(w))
-		mirror_messages(w, r, n);
-	take(w, &e, r, n);
+	take(w, &e, r, n, from);
 	lookup_begin(&e.lookup, e.n);
+	lookup_finish(&e.lookup, e.n);
+	if (unlikely(w->held.leaves))
+		note_messages(w, &e);
 	route(w, &e);
 	if (likely(e.n)) {
 		uint64_t bytes = write_icrcs(&e);
@@ -174,6 +179,50 @@ unsigned ib_to_roce(struct worker *w)
 	}
 	if (unlikely(w->copied))
 		send_copies(w);
+}
+
+unsigned ib_to_roce(struct worker *w)
+{
+	struct ib_recv r[BURST];
+	unsigned n = likely(!w->inject[IB_TO_ROCE].live) ? w->ib_port->poll(w->ib_port->self, r, BURST)
+							 : inject_messages(w, r);
+	if (n == 0) {
+		rights_received(w, IB_TO_ROCE, 0);
+		return w->inject[IB_TO_ROCE].taken;
+	}
+	if (mirroring(w))
+		mirror_messages(w, r, n);
+	forward(w, r, n, FROM_PORT);
 	rights_received(w, IB_TO_ROCE, n);
 	return n;
+}
+
+/* Forwards what was kept as if its shares were open. */
+static __rte_noinline void forward_kept(struct worker *w, const struct ib_recv *r, unsigned n)
+{
+	struct held *h = &w->held;
+	struct shares open = h->shares;
+	bool all = h->all_groups;
+	for (unsigned i = 0; i < GROUP_WORDS; i++)
+		h->shares.groups[i] |= h->release.groups[i];
+	h->all_groups = false;
+	forward(w, r, n, FROM_KEPT);
+	h->shares = open;
+	h->all_groups = all;
+}
+
+unsigned ib_to_roce_kept(struct worker *w)
+{
+	unsigned moved = 0;
+	bool rest = true;
+	for (unsigned i = 0; rest && i < KEPT_BURSTS; i++) {
+		struct ib_recv r[BURST];
+		unsigned n = take_kept(w, IB_TO_ROCE, r, &rest);
+		if (n)
+			forward_kept(w, r, n);
+		moved += n;
+	}
+	if (!rest)
+		rights_released(w, IB_TO_ROCE);
+	return moved;
 }

@@ -22,18 +22,20 @@ import (
 // A PendingPacket is a good RoCE packet whose (host, QPN) has no proxy QP yet, or whose host is known by another MAC
 // address. Its owner calls exactly one of Requeue and Drop, once.
 type PendingPacket struct {
-	m *C.struct_rte_mbuf
-	w *Worker
+	m         *C.struct_rte_mbuf // nil: the worker keeps the packet itself, and will need the proxy QP
+	w         *Worker
+	port      uint8
+	partition uint8
 }
 
 // Worker returns the number of the worker that received the packet.
 func (p *PendingPacket) Worker() int { return p.w.ID() }
 
 // Partition returns the number of the partition that the proxy QP is to send in.
-func (p *PendingPacket) Partition() uint8 { return uint8(C.partition_of_punted(p.m)) }
+func (p *PendingPacket) Partition() uint8 { return p.partition }
 
 // Port returns the index of the port that it came by.
-func (p *PendingPacket) Port() uint8 { return p.w.portOf(p.m) }
+func (p *PendingPacket) Port() uint8 { return p.port }
 
 // portOf returns the index of the port that a frame came by.
 func (w *Worker) portOf(m *C.struct_rte_mbuf) uint8 {
@@ -42,13 +44,16 @@ func (w *Worker) portOf(m *C.struct_rte_mbuf) uint8 {
 
 // Requeue gives the packet back to the worker, which looks it up again. A full ring drops it.
 func (p *PendingPacket) Requeue() {
-	if C.worker_requeue(p.w.c, p.m) != 0 {
+	if p.m != nil && C.worker_requeue(p.w.c, p.m) != 0 {
 		p.Drop(C.DROP_peer_full)
 	}
 }
 
 // Drop drops the packet and counts the reason.
 func (p *PendingPacket) Drop(d Drop) {
+	if p.m == nil {
+		return
+	}
 	p.w.datapath.dropped[p.Port()][d].Add(1)
 	p.w.datapath.mirrorPuntedDrop(p.m, p.w.ID(), d)
 	C.frame_free(p.m)
@@ -74,8 +79,10 @@ func (w *Worker) TakePunted() []PuntedFrame {
 		out[i].Data = C.GoBytes(C.frame_of(m[i]), C.int(m[i].data_len))
 		switch C.kind_of(m[i]) {
 		case C.PUNT_PROXY_QP:
-			out[i].Pending = &PendingPacket{m[i], w}
+			out[i].Pending = w.pending(m[i], m[i])
 			continue
+		case C.PUNT_PREPARE:
+			out[i].Pending = w.pending(m[i], nil)
 		case C.PUNT_SOURCE:
 			out[i].Unknown = tables.UnknownSource([24]byte(out[i].Data))
 		case C.PUNT_NODE:
@@ -86,6 +93,11 @@ func (w *Worker) TakePunted() []PuntedFrame {
 	}
 	C.rte_pktmbuf_free_bulk(&done[0], C.uint(ended))
 	return out
+}
+
+// pending returns what a punted frame says of a packet that waits.
+func (w *Worker) pending(frame, waits *C.struct_rte_mbuf) *PendingPacket {
+	return &PendingPacket{waits, w, w.portOf(frame), uint8(C.partition_of_punted(frame))}
 }
 
 // Send makes the worker transmit a frame unchanged by a port, known by its index; mbufs come from the pool (dpdk's Mempool.Pointer).

@@ -28,38 +28,87 @@ void rights_begin_worker(struct worker *w)
 {
 	struct held *h = &w->held;
 	h->changes = w->datapath->rights.changes;
-	h->shares = h->next = w->datapath->rights.open;
+	h->shares = h->next.shares = w->datapath->rights.open;
+	h->settled = h->changes;
 	count_groups(h);
 }
 
-void rights_join(struct datapath *dp, uint64_t virtual_mac)
+void rights_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *carried)
 {
 	dp->virtual_mac = virtual_mac;
+	dp->rights.carried = carried;
 	set_all(&dp->rights.open, 0);
 	dp->rights.deadline = 0;
 }
 
-/* Takes one word of what is open: what is closed goes, and what is opened comes next. Returns that. */
-static uint64_t take_word(uint64_t *held, uint64_t *next, const uint64_t *open)
+enum { WORDS = 1 + GROUP_WORDS };
+
+/* One word of shares: those of hosts are the first. */
+static uint64_t *word(struct shares *s, unsigned i)
 {
-	*next = __atomic_load_n(open, __ATOMIC_RELAXED);
-	*held &= *next;
-	return *next & ~*held;
+	return i ? &s->groups[i - 1] : &s->hosts;
 }
 
-void rights_change(struct worker *w)
+static uint64_t load(const struct shares *s, unsigned i)
+{
+	return __atomic_load_n(i ? &s->groups[i - 1] : &s->hosts, __ATOMIC_RELAXED);
+}
+
+/* Takes one word of what has changed: what is closed goes, and what is opened or held comes next. Returns what there is
+ * to wait for. */
+static uint64_t take_word(struct held *h, const struct rights *r, unsigned i)
+{
+	uint64_t open = load(&r->open, i), *shares = word(&h->shares, i), *keep = word(&h->keep, i);
+	*shares &= open;
+	uint64_t hold = load(&r->hold, i) & ~*shares, released = *word(&h->release, i);
+	*keep &= hold;
+	*word(&h->leave, i) = load(&r->leave, i) & *shares;
+	*word(&h->release, i) = hold & open;
+	*word(&h->next.keep, i) = hold;
+	*word(&h->next.shares, i) = open & ~hold;
+	return (open & ~hold & ~*shares) | (hold & ~*keep) | (hold & open & ~released);
+}
+
+static void count(struct held *h)
+{
+	uint64_t leaves = 0, keeps = 0, groups = 0;
+	for (unsigned i = 0; i < WORDS; i++) {
+		leaves |= *word(&h->leave, i);
+		keeps |= *word(&h->next.keep, i);
+		groups |= i ? *word(&h->release, i) : 0;
+	}
+	h->leaves = leaves != 0;
+	h->keeps = keeps != 0;
+	h->releases[ROCE_TO_IB] = h->release.hosts != 0;
+	h->releases[IB_TO_ROCE] = groups != 0;
+	count_groups(h);
+}
+
+static void settle(struct held *h)
+{
+	if (!h->waits[ROCE_TO_IB] && !h->waits[IB_TO_ROCE] && !h->releases[ROCE_TO_IB] && !h->releases[IB_TO_ROCE])
+		__atomic_store_n(&h->settled, h->changes, __ATOMIC_RELEASE);
+}
+
+bool rights_settled(const struct worker *w)
+{
+	return __atomic_load_n(&w->held.settled, __ATOMIC_ACQUIRE) == w->datapath->rights.changes;
+}
+
+void rights_take(struct worker *w)
 {
 	const struct rights *r = &w->datapath->rights;
 	struct held *h = &w->held;
 	uint64_t more = 0;
 	h->changes = __atomic_load_n(&r->changes, __ATOMIC_ACQUIRE);
-	if (take_word(&h->shares.hosts, &h->next.hosts, &r->open.hosts))
+	if (take_word(h, r, 0))
 		h->waits[ROCE_TO_IB] = QUEUED_MOST;
-	for (unsigned i = 0; i < GROUP_WORDS; i++)
-		more |= take_word(&h->shares.groups[i], &h->next.groups[i], &r->open.groups[i]);
+	for (unsigned i = 1; i < WORDS; i++)
+		more |= take_word(h, r, i);
 	if (more)
 		h->waits[IB_TO_ROCE] = QUEUED_MOST;
-	count_groups(h);
+	count(h);
+	settle(h);
 }
 
 void rights_open(struct worker *w, enum direction d, unsigned n)
@@ -71,32 +120,60 @@ void rights_open(struct worker *w, enum direction d, unsigned n)
 	}
 	h->waits[d] = 0;
 	if (d == ROCE_TO_IB) {
-		h->shares.hosts = h->next.hosts;
-		return;
+		h->shares.hosts = h->next.shares.hosts;
+		h->keep.hosts = h->next.keep.hosts;
+	} else {
+		memcpy(h->shares.groups, h->next.shares.groups, sizeof h->shares.groups);
+		memcpy(h->keep.groups, h->next.keep.groups, sizeof h->keep.groups);
+		count_groups(h);
 	}
-	memcpy(h->shares.groups, h->next.groups, sizeof h->shares.groups);
-	count_groups(h);
+	settle(h);
+}
+
+void rights_released(struct worker *w, enum direction d)
+{
+	struct held *h = &w->held;
+	if (h->waits[d])
+		return; /* the queues may still have what the one before has carried */
+	for (unsigned i = d == ROCE_TO_IB ? 0 : 1; i < (d == ROCE_TO_IB ? 1 : WORDS); i++) {
+		uint64_t done = *word(&h->release, i);
+		*word(&h->shares, i) |= done;
+		*word(&h->next.shares, i) |= done;
+		*word(&h->keep, i) &= ~done;
+		*word(&h->next.keep, i) &= ~done;
+		*word(&h->release, i) = 0;
+	}
+	count(h);
+	settle(h);
 }
 
 void send_from_shares(const struct worker *w, struct rte_mbuf **m, unsigned n)
 {
 	uint64_t first = rte_bswap64(w->datapath->virtual_mac << 16);
+	uint64_t own = w->held.shares.hosts & ~w->held.leave.hosts;
 	for (unsigned i = 0; i < n; i++) {
 		uint8_t *eth = rte_pktmbuf_mtod(m[i], uint8_t *);
 		unsigned share = host_share(load64(eth)); /* what follows the address is shifted out */
-		if (eth[0] & 1 || !(w->held.shares.hosts >> share & 1))
+		if (eth[0] & 1 || !(own >> share & 1))
 			continue;
 		uint64_t mac = first | (uint64_t)share << 40;
 		memcpy(eth + RTE_ETHER_ADDR_LEN, &mac, RTE_ETHER_ADDR_LEN);
 	}
 }
 
-void rights_set(struct datapath *dp, const struct shares *open)
+static void store(struct shares *to, const struct shares *from)
+{
+	__atomic_store_n(&to->hosts, from->hosts, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < GROUP_WORDS; i++)
+		__atomic_store_n(&to->groups[i], from->groups[i], __ATOMIC_RELAXED);
+}
+
+void rights_set(struct datapath *dp, const struct shares *open, const struct shares *leave, const struct shares *hold)
 {
 	struct rights *r = &dp->rights;
-	__atomic_store_n(&r->open.hosts, open->hosts, __ATOMIC_RELAXED);
-	for (unsigned i = 0; i < GROUP_WORDS; i++)
-		__atomic_store_n(&r->open.groups[i], open->groups[i], __ATOMIC_RELAXED);
+	store(&r->open, open);
+	store(&r->leave, leave);
+	store(&r->hold, hold);
 	__atomic_fetch_add(&r->changes, 1, __ATOMIC_SEQ_CST);
 }
 

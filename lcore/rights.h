@@ -5,8 +5,9 @@
  *   management ─ shares, deadline ─▶ struct rights ─ between two bursts ─▶ struct held, each worker's own
  *
  * A share that is closed is closed from the next burst on. One that is opened waits until the worker's queues hold
- * nothing older: of that, another member may have forwarded a copy. The deadline is looked at last, so that what was
- * received before a process was stopped is not sent when it goes on. A bridge without a fleet has all shares for ever.
+ * nothing older: of that, another member may have forwarded a copy. So does one that is held, which is opened later
+ * without a loss (handover.h). The deadline is looked at last, so that what was received before a process was stopped
+ * is not sent when it goes on. A bridge without a fleet has all shares for ever.
  */
 #ifndef CAUSEWAY_RIGHTS_H
 #define CAUSEWAY_RIGHTS_H
@@ -48,13 +49,24 @@ static inline bool holds_sender(const struct worker *w, const struct rte_mbuf *m
 	       hosts >> host_share(load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16) & 1;
 }
 
+/* Whether this worker keeps what the sender of a frame sends. */
+static inline bool keeps_sender(const struct worker *w, const struct rte_mbuf *m)
+{
+	return w->held.keep.hosts >> host_share(load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16) & 1;
+}
+
+/* Whether a share is one of a direction's. */
+static inline bool has_share(const struct shares *s, enum direction d, unsigned share)
+{
+	return (d == ROCE_TO_IB ? s->hosts : s->groups[share / 64]) >> share % 64 & 1;
+}
+
 /* Whether this worker may forward messages to a group. */
 static inline bool holds_group(const struct worker *w, const struct mgid_entry *g)
 {
 	if (likely(w->held.all_groups))
 		return true;
-	unsigned share = group_share(g->key.addr);
-	return w->held.shares.groups[share / 64] >> share % 64 & 1;
+	return has_share(&w->held.shares, IB_TO_ROCE, group_share(g->key.addr));
 }
 
 /* Whether the bridge is one of a fleet. */
@@ -70,7 +82,7 @@ static inline bool right_ended(const struct worker *w)
 }
 
 /* In a fleet: has unicast frames, which are written, come from the MAC addresses of the shares of their destinations,
- * where this worker has these. */
+ * where this worker has these, and does not leave them. */
 void send_from_shares(const struct worker *w, struct rte_mbuf **m, unsigned n);
 
 /* Whether a MAC address, as in datapath.mac, is that of a share, whoever has it. */
@@ -79,14 +91,13 @@ static inline bool is_virtual(const struct datapath *dp, uint64_t mac)
 	return dp->virtual_mac && ((mac ^ dp->virtual_mac) & ~(uint64_t)(HOST_SHARES - 1)) == 0;
 }
 
-/* Takes what management has changed. Between two bursts. */
-void rights_change(struct worker *w);
-
-static inline void rights_update(struct worker *w)
+/* Whether management has changed something, and takes it. Between two bursts, by shares_update() (handover.h). */
+static inline bool rights_changed(const struct worker *w)
 {
-	if (unlikely(w->held.changes != __atomic_load_n(&w->datapath->rights.changes, __ATOMIC_ACQUIRE)))
-		rights_change(w);
+	return w->held.changes != __atomic_load_n(&w->datapath->rights.changes, __ATOMIC_ACQUIRE);
 }
+
+void rights_take(struct worker *w);
 
 /* Opens the shares that wait, when n packets of a direction have come and nothing older can: with none, the queue was
  * empty. */
@@ -98,15 +109,22 @@ static inline void rights_received(struct worker *w, enum direction d, unsigned 
 		rights_open(w, d, n);
 }
 
+/* Whether all that was kept of the shares that are opened has been sent, and what comes now is forwarded. */
+void rights_released(struct worker *w, enum direction d);
+
 /* A bridge without a fleet, and a worker that begins. */
 void rights_begin(struct datapath *dp);
 void rights_begin_worker(struct worker *w);
 
-/* A member of a fleet, which has no share and no right at first. Before there are segments. */
-void rights_join(struct datapath *dp, uint64_t virtual_mac);
+/* A member of a fleet, which has no share and no right at first. Before there are segments and workers. carried has
+ * room for CARRIED_SLOTS, and is zero. */
+void rights_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *carried);
 
 /* Changes the shares. A grace period later (policy.h) no worker forwards what is closed. */
-void rights_set(struct datapath *dp, const struct shares *open);
+void rights_set(struct datapath *dp, const struct shares *open, const struct shares *leave, const struct shares *hold);
+
+/* Whether a worker has nothing to wait for and nothing to release since the last change. */
+bool rights_settled(const struct worker *w);
 
 /* Changes the deadline, a TSC. */
 void rights_until(struct datapath *dp, uint64_t deadline);

@@ -27,20 +27,30 @@ func virtualOf(station frame.MAC) frame.MAC {
 
 func member(w *fixture) { w.config.VirtualMAC = virtualMAC }
 
+// some are these shares.
+func some(all ...shares.Share) (s lcore.Shares) {
+	for _, x := range all {
+		if x < shares.Hosts {
+			s.Hosts |= 1 << x
+		} else {
+			s.Groups[(x-shares.Hosts)/64] |= 1 << ((x - shares.Hosts) % 64)
+		}
+	}
+	return s
+}
+
+// part has the workers do a part, and not take a step.
+func (s *rig) part(p lcore.Part) {
+	s.t.Helper()
+	if err := lcore.RightsOf(s.datapath).Set(context.Background(), &p); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // open has the workers forward these shares, and no others.
 func (s *rig) open(all ...shares.Share) {
 	s.t.Helper()
-	var open lcore.Shares
-	for _, x := range all {
-		if x < shares.Hosts {
-			open.Hosts |= 1 << x
-		} else {
-			open.Groups[(x-shares.Hosts)/64] |= 1 << ((x - shares.Hosts) % 64)
-		}
-	}
-	if err := lcore.RightsOf(s.datapath).SetShares(context.Background(), &open); err != nil {
-		s.t.Fatal(err)
-	}
+	s.part(lcore.Part{Open: some(all...)})
 	s.work() // what is opened waits for a turn in which nothing comes
 }
 
@@ -168,17 +178,12 @@ func TestHandoffWhileShareOpens(t *testing.T) {
 		s.open()
 		const waiting = 1000 // many bursts
 		s.arrive(1, repeat(v4(), waiting)...)
-		only := &lcore.Shares{Hosts: 1 << shares.OfHost(hostMAC)}
-		if err := lcore.RightsOf(s.datapath).SetShares(context.Background(), only); err != nil {
-			t.Fatal(err)
-		}
+		s.part(lcore.Part{Open: some(shares.OfHost(hostMAC))})
 		s.workers[0].Step() // finds its queue empty
 		s.arrive(0, v4(), v4())
 		s.workers[0].Step()
 		if closed {
-			if err := lcore.RightsOf(s.datapath).SetShares(context.Background(), &lcore.Shares{}); err != nil {
-				t.Fatal(err)
-			}
+			s.part(lcore.Part{})
 		}
 		s.work()
 		want(t, "handed over", s.counters(lcore.RoCEToIB).Handoffs > 0, true)
@@ -194,9 +199,7 @@ func TestSharesOpenUnderLoad(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))
 	s.entitle()
 	s.open()
-	if err := lcore.RightsOf(s.datapath).SetShares(context.Background(), &lcore.Shares{Hosts: ^uint64(0)}); err != nil {
-		t.Fatal(err)
-	}
+	s.part(lcore.Part{Open: lcore.Shares{Hosts: ^uint64(0)}})
 	for came := 0; ; came += 64 {
 		if came > 2*65536 {
 			t.Fatal("the share is not open after 131072 frames")

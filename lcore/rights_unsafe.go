@@ -3,12 +3,16 @@
 package lcore
 
 // #include <rte_cycles.h>
+// #include "carried.h"
+// #include "handover.h"
 // #include "rights.h"
 import "C"
 
 import (
 	"context"
+	"slices"
 	"time"
+	"unsafe"
 )
 
 // Shares are some of a fleet's work, a bit each: host and group shares as the package fleet/shares numbers them.
@@ -17,24 +21,90 @@ type Shares struct {
 	Groups [C.GROUP_WORDS]uint64
 }
 
+// Part is what a bridge does of its fleet's work. The zero value is nothing.
+type Part struct {
+	Open Shares // it forwards these
+	// Leave are those of Open that are about to be another's. What is forwarded of these is noted (Noted), and nothing is
+	// sent from their MAC addresses any more.
+	Leave Shares
+	// Hold are those that are about to be this bridge's. What comes of these is kept. When they are in Open, too, what was
+	// kept and not carried (Carry) is sent, in order, before what comes later; those that were open already are not held.
+	Hold Shares
+}
+
 // Rights are what a datapath may forward, of a fleet.
 type Rights struct{ datapath *Datapath }
 
 // RightsOf returns those of a datapath whose configuration has a VirtualMAC.
 func RightsOf(dp *Datapath) Rights { return Rights{dp} }
 
-// SetShares says which shares of its fleet's work this bridge forwards, and returns when no worker forwards any that is
-// closed, or ctx is done. What is opened workers forward once their queues hold nothing that is older. One goroutine at a
-// time may call it, while workers run or not, before Close.
-func (r Rights) SetShares(ctx context.Context, open *Shares) error {
+// Set says what this bridge does, and returns when no worker forwards any share that is closed, or ctx is done. What is opened
+// or held is so for what comes once the workers' queues hold nothing that is older: Settled. One goroutine at a time may
+// call it and what follows, while workers run or not, before Close.
+func (r Rights) Set(ctx context.Context, p *Part) error {
 	dp := r.datapath
-	c := C.struct_shares{hosts: C.uint64_t(open.Hosts)}
-	for i, word := range open.Groups {
-		c.groups[i] = C.uint64_t(word)
+	open, leave, hold := p.Open.c(), p.Leave.c(), p.Hold.c()
+	if !dp.leaves && p.Leave != (Shares{}) {
+		for _, w := range dp.workers {
+			w.noted = uint64(w.c.handover.noted)
+		}
 	}
-	C.rights_set(dp.c, &c)
+	dp.leaves = p.Leave != (Shares{})
+	C.rights_set(dp.c, &open, &leave, &hold)
 	return dp.awaitWorkers(ctx)
 }
+
+func (s *Shares) c() (c C.struct_shares) {
+	c.hosts = C.uint64_t(s.Hosts)
+	for i, word := range s.Groups {
+		c.groups[i] = C.uint64_t(word)
+	}
+	return c
+}
+
+// Settled waits until workers that run have sent what was kept of opened shares, and hold what is to be held; false: ctx was
+// done before.
+func (r Rights) Settled(ctx context.Context) bool {
+	const every = 200 * time.Microsecond
+	for !r.settled() {
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func (r Rights) settled() bool {
+	return !slices.ContainsFunc(r.datapath.workers, func(w *Worker) bool { return !bool(C.rights_settled(w.c)) })
+}
+
+// Noted returns what packets are known by that were forwarded of shares while they were in Leave, after a Set that leaves none;
+// false: there were too many.
+func (r Rights) Noted() (ids []uint64, all bool) {
+	all = true
+	for _, w := range r.datapath.workers {
+		h := w.c.handover
+		from, to := w.noted, uint64(h.noted)
+		if to-from > C.NOTED_MOST {
+			from, all = to-C.NOTED_MOST, false
+		}
+		for ; from < to; from++ {
+			ids = append(ids, uint64(h.note[from%C.NOTED_MOST]))
+		}
+	}
+	return ids, all
+}
+
+// Carry adds to the packets that are known to have been forwarded by other members, before shares of these are opened; false:
+// they are too many.
+func (r Rights) Carry(ids []uint64) bool {
+	return bool(C.carried_add(r.datapath.c, (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(ids))), C.uint(len(ids))))
+}
+
+// Forget forgets what Carry has added, while nothing is held.
+func (r Rights) Forget() { C.carried_forget(r.datapath.c) }
 
 // SetDeadline has workers send nothing (right_ended) from a time on, until there is a later one. Any goroutine may call it.
 func (r Rights) SetDeadline(t time.Time) {

@@ -17,6 +17,7 @@
 #include "destination.h"
 #include "egress.h"
 #include "fastpath.h"
+#include "handover.h"
 #include "rights.h"
 #include "send.h"
 #include "post.h"
@@ -207,14 +208,14 @@ static __rte_noinline void count_congestion(struct worker *w, const struct burst
 }
 
 /* Parses the transport headers of a packet that is not on the fast path. */
-static enum drop parse_transport(struct worker *w, struct burst *b, unsigned i, bool requeued)
+static enum drop parse_transport(struct worker *w, struct burst *b, unsigned i, enum origin from)
 {
 	struct packet *p = &b->parsed[i];
 	struct ib_send *s = &b->send[i];
 	enum drop d = p->plain ? PASS : transport(w->datapath, p);
 	if (unlikely(d))
 		return d;
-	if (!requeued)
+	if (from == FROM_PORT)
 		count_events(w, p);
 	s->ah.tclass = p->tclass;
 	s->ah.hop_limit = p->hop_limit;
@@ -228,11 +229,11 @@ static enum drop parse_transport(struct worker *w, struct burst *b, unsigned i, 
 	return PASS;
 }
 
-static __rte_noinline void check_transport(struct worker *w, struct burst *b, bool requeued)
+static __rte_noinline void check_transport(struct worker *w, struct burst *b, enum origin from)
 {
 	unsigned kept = 0;
 	for (unsigned i = 0; i < b->n; i++) {
-		enum drop d = b->trim[i].fastpath ? PASS : parse_transport(w, b, i, requeued);
+		enum drop d = b->trim[i].fastpath ? PASS : parse_transport(w, b, i, from);
 		if (unlikely(d == DROP_mad_served)) {
 			punt_mad(w, &b->lookup.from[i], b->send[i].mbuf);
 			continue;
@@ -249,7 +250,7 @@ static __rte_noinline void check_transport(struct worker *w, struct burst *b, bo
 }
 
 /* Chooses the packets that this worker sends. Where there are no groups, they are no question. */
-static __rte_always_inline void choose_some(struct worker *w, struct burst *b, bool requeued, bool groups)
+static __rte_always_inline void choose_some(struct worker *w, struct burst *b, enum origin from, bool groups)
 {
 	const struct datapath *dp = w->datapath;
 	unsigned kept = 0, n = b->n;
@@ -263,7 +264,7 @@ static __rte_always_inline void choose_some(struct worker *w, struct burst *b, b
 		if (group && likely(mine))
 			d = apply_group_actions(w, b->lookup.to_entry[i], b, i);
 		if (unlikely(d || !mine)) {
-			exception_path(w, b, i, d, requeued);
+			exception_path(w, b, i, d, from);
 			continue;
 		}
 		b->bytes += fill_send(dp, b, i, group, proxy_qp, b->lookup.to_entry[i]);
@@ -276,24 +277,28 @@ static __rte_always_inline void choose_some(struct worker *w, struct burst *b, b
 		send_handoffs(w, &b->handoff);
 }
 
-static void choose(struct worker *w, struct burst *b, bool requeued)
+static void choose(struct worker *w, struct burst *b, enum origin from)
 {
 	if (b->lookup.groups)
-		choose_some(w, b, requeued, true);
+		choose_some(w, b, from, true);
 	else
-		choose_some(w, b, requeued, false);
+		choose_some(w, b, from, false);
 }
 
 /* Finishes the look-ups and sends the packets. */
-static void look_up_and_post(struct worker *w, struct burst *b, bool requeued)
+static void look_up_and_post(struct worker *w, struct burst *b, enum origin from)
 {
 	if (unlikely(!b->fastpath))
-		check_transport(w, b, requeued);
+		check_transport(w, b, from);
 	lookup_finish(&b->lookup, b->n);
-	choose(w, b, requeued);
-	if (unlikely(right_ended(w)))
+	choose(w, b, from);
+	if (unlikely(right_ended(w))) {
 		drop_sends(w, b, DROP_right_ended);
-	else if (b->n)
+		return;
+	}
+	if (unlikely(w->held.leaves))
+		note_frames(w, b);
+	if (b->n)
 		post(w, b);
 }
 
@@ -312,7 +317,7 @@ static unsigned bridge_burst(struct worker *w, unsigned port)
 	check_and_look_up(w, &b);
 	if (unlikely(b.congested))
 		count_congestion(w, &b);
-	look_up_and_post(w, &b, false);
+	look_up_and_post(w, &b, FROM_PORT);
 	return n;
 }
 
@@ -326,14 +331,12 @@ unsigned roce_to_ib(struct worker *w)
 	return moved;
 }
 
-/* These frames were counted as received, and their ICRC found right, when they came in. */
-static unsigned requeued_burst(struct worker *w)
+/* Sends frames that were counted as received, and whose ICRC was found right, when they came in. hosts: the shares that
+ * are open to them. */
+static void send_again(struct worker *w, struct rte_mbuf **m, unsigned n, enum origin from, uint64_t hosts)
 {
-	struct rte_mbuf *m[BURST];
 	struct burst b;
-	unsigned n = rte_ring_sc_dequeue_burst(w->requeue, (void **)m, BURST, NULL), parsed = 0;
-	if (n == 0)
-		return 0;
+	unsigned parsed = 0;
 	const struct segment *only = only_segment(w->datapath);
 	clear(w->datapath->tables, &b);
 	b.began = LATENCY_WAITED;
@@ -350,20 +353,42 @@ static unsigned requeued_burst(struct worker *w)
 	}
 	b.fastpath = parsed == 0;
 	lookup_begin(&b.lookup, b.n);
-	/* Who handed them over had the share open, and nothing older. */
 	uint64_t open = w->held.shares.hosts;
-	w->held.shares.hosts = w->held.next.hosts;
-	look_up_and_post(w, &b, true);
+	w->held.shares.hosts = hosts;
+	look_up_and_post(w, &b, from);
 	w->held.shares.hosts = open;
-	return n;
+	w->ib_port->free(w->ib_port->self); /* room for as many */
 }
 
 unsigned roce_to_ib_requeued(struct worker *w)
 {
 	unsigned moved = 0, waiting = rte_ring_count(w->requeue);
 	while (moved < waiting) {
-		moved += requeued_burst(w);
-		w->ib_port->free(w->ib_port->self); /* room for as many */
+		struct rte_mbuf *m[BURST];
+		unsigned n = rte_ring_sc_dequeue_burst(w->requeue, (void **)m, BURST, NULL);
+		/* Who handed them over had the share open, and nothing older. */
+		if (n)
+			send_again(w, m, n, FROM_QUEUE, w->held.next.shares.hosts);
+		moved += n;
 	}
+	return moved;
+}
+
+unsigned roce_to_ib_kept(struct worker *w)
+{
+	unsigned moved = 0;
+	bool rest = true;
+	for (unsigned i = 0; rest && i < KEPT_BURSTS; i++) {
+		struct ib_recv kept[BURST];
+		struct rte_mbuf *m[BURST];
+		unsigned n = take_kept(w, ROCE_TO_IB, kept, &rest);
+		for (unsigned k = 0; k < n; k++)
+			m[k] = kept[k].mbuf;
+		if (n)
+			send_again(w, m, n, FROM_KEPT, w->held.shares.hosts | w->held.release.hosts);
+		moved += n;
+	}
+	if (!rest)
+		rights_released(w, ROCE_TO_IB);
 	return moved;
 }

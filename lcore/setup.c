@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "setup.h"
 #include "group_copies.h"
+#include "handover.h"
 #include "ports.h"
 #include "punt.h"
 #include "rights.h"
@@ -52,7 +53,9 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->groups = near_zmalloc(NULL, max_groups * sizeof *w->groups, node);
 	w->copies = near_zmalloc(NULL, copies_size(), node);
 	w->by_port = near_zmalloc(NULL, MAX_PORTS * sizeof *w->by_port, node);
-	if (!w->punt || !w->requeue || !w->send || !w->groups || !w->copies || !w->by_port) {
+	w->handover = in_fleet(dp) ? near_zmalloc(NULL, sizeof *w->handover, node) : NULL;
+	if (!w->punt || !w->requeue || !w->send || !w->groups || !w->copies || !w->by_port ||
+	    (in_fleet(dp) && !w->handover)) {
 		unsigned left;
 		worker_free(w, &left);
 		return NULL;
@@ -69,7 +72,8 @@ bool worker_punted_none(const struct worker *w)
 
 bool worker_requeued_none(const struct worker *w)
 {
-	return rte_ring_empty(w->requeue) && !__atomic_load_n(&w->inject[ROCE_TO_IB].live, __ATOMIC_RELAXED);
+	return rte_ring_empty(w->requeue) && keeps_nothing(w) &&
+	       !__atomic_load_n(&w->inject[ROCE_TO_IB].live, __ATOMIC_RELAXED);
 }
 
 bool worker_sends_none(const struct worker *w)
@@ -96,6 +100,7 @@ unsigned worker_empty(struct worker *w)
 {
 	ports_update(w);
 	inject_end(w);
+	end_kept(w);
 	return empty_ring(w, w->punt, false) + empty_ring(w, w->requeue, true);
 }
 
@@ -108,6 +113,7 @@ void worker_free(struct worker *w, unsigned *left)
 	rte_ring_free(w->punt);
 	rte_ring_free(w->requeue);
 	rte_ring_free(w->send);
+	rte_free(w->handover);
 	rte_free(w->by_port);
 	rte_free(w->groups);
 	rte_free(w->copies);

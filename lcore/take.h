@@ -100,11 +100,11 @@ enum { IB_RECV_MARKS = IB_RECV_FECN | IB_RECV_STANDBY | IB_RECV_DUPLICATE };
 
 /* Returns whether a message is to be dropped for the marks that its port gave it, and counts that it met congestion if
  * not. */
-static enum drop check_marks(struct direction_counters *c, uint8_t flags)
+static enum drop check_marks(struct direction_counters *c, uint8_t flags, enum origin from)
 {
 	if (flags & (IB_RECV_STANDBY | IB_RECV_DUPLICATE))
 		return flags & IB_RECV_STANDBY ? DROP_standby_port : DROP_duplicate;
-	c->events[EVENT_ECN_CE]++;
+	c->events[EVENT_ECN_CE] += from == FROM_PORT;
 	return PASS;
 }
 
@@ -114,7 +114,7 @@ static __rte_noinline unsigned take_any(struct worker *w, struct egress *e, unsi
 	struct message *msg = &e->message[i];
 	enum drop d = take_one(w->datapath, r, msg);
 	if (unlikely(r->flags & IB_RECV_MARKS) && likely(!d))
-		d = check_marks(&w->counters.direction[IB_TO_ROCE], r->flags);
+		d = check_marks(&w->counters.direction[IB_TO_ROCE], r->flags, e->from);
 	if (unlikely(d)) {
 		drop_message(w, d, r);
 		return 0;
@@ -143,12 +143,14 @@ static __rte_always_inline bool take_usual(struct egress *e, unsigned i, const s
 }
 
 /* Takes what has come, and begins the look-ups for what is not dropped. */
-static inline void take(struct worker *w, struct egress *e, const struct ib_recv *r, unsigned n)
+static inline void take(struct worker *w, struct egress *e, const struct ib_recv *r, unsigned n, enum origin from)
 {
 	const struct tables *t = w->datapath->tables;
 	bool infiniband = !w->datapath->ib_is_ethernet;
 	unsigned kept = 0;
-	COUNT(w->counters.direction[IB_TO_ROCE].received, n);
+	if (likely(from == FROM_PORT))
+		COUNT(w->counters.direction[IB_TO_ROCE].received, n);
+	e->from = from;
 	e->lookup.from_table = &t->sources;
 	e->lookup.to_table = &t->proxy_qpns;
 	e->lookup.to_group_table = &t->mgids;

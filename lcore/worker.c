@@ -6,7 +6,7 @@
 #include <rte_ring.h>
 
 #include "burst.h"
-#include "rights.h"
+#include "handover.h"
 
 /* Transmits frames from management by a port. */
 static void send_by(struct worker *w, unsigned port, struct rte_mbuf **m, unsigned n)
@@ -65,13 +65,25 @@ static unsigned poll_rest(struct worker *w)
 	return moved;
 }
 
+/* What is older than what has come now, of shares that are opened. */
+static unsigned send_kept(struct worker *w)
+{
+	unsigned moved = 0;
+	if (unlikely(w->held.releases[ROCE_TO_IB]))
+		moved += roce_to_ib_kept(w);
+	if (unlikely(w->held.releases[IB_TO_ROCE]))
+		moved += ib_to_roce_kept(w);
+	return moved;
+}
+
 unsigned worker_poll(struct worker *w)
 {
 	ports_update(w);
-	rights_update(w);
+	shares_update(w);
 	if (unlikely(inject_update_wanted(w->inject)))
 		inject_update(w);
 	unsigned moved = roce_to_ib_requeued(w); /* older than what has come now */
+	moved += send_kept(w);
 	moved += roce_to_ib(w);
 	moved += poll_rest(w);
 	rte_rcu_qsbr_quiescent(w->datapath->tables->rcu, w->id);
@@ -87,7 +99,7 @@ void worker_drain(struct worker *w)
 	inject_drain(w);
 	for (unsigned moved = 1; moved && rte_get_timer_cycles() < end;) {
 		ports_update(w);
-		rights_update(w);
+		shares_update(w);
 		moved = roce_to_ib_requeued(w);
 		moved += w->inject[ROCE_TO_IB].live ? roce_to_ib(w) : 0;
 		moved += poll_rest(w);

@@ -37,6 +37,7 @@ type Worker struct {
 	datapath *Datapath
 	lcore    uint
 	runs     bool
+	noted    uint64 // packets, before shares were left last
 }
 
 // Start runs the worker on an EAL lcore of its own until Stop.

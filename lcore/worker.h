@@ -27,6 +27,7 @@ struct police;
 struct pgm;
 struct mirrors;
 struct copies;
+struct handover;
 
 enum {
 	BURST = 64,
@@ -83,20 +84,33 @@ struct shares {
 	uint64_t hosts, groups[GROUP_WORDS];
 };
 
-/* What this bridge may forward of its fleet's work (rights.h). */
+/* What this bridge may forward of its fleet's work (rights.h). Elements of shares are atomic. */
 struct rights {
-	uint64_t changes;   /* atomic: counts those of what is open */
-	uint64_t deadline;  /* atomic: a TSC */
-	struct shares open; /* elements atomic */
+	uint64_t changes;  /* atomic: counts those of the shares below */
+	uint64_t deadline; /* atomic: a TSC */
+	struct shares open;
+	struct shares leave; /* of open: about to be another member's */
+	struct shares hold;  /* about to be this bridge's; in open, too: what was kept is sent first (handover.h) */
+	uint64_t *carried;   /* a hash set of packets that another member has sent of these, elements atomic; 0: none */
+	unsigned n_carried;
 };
 
-/* What a worker forwards of it. */
+/* What a worker does of it. */
 struct held {
 	uint64_t changes; /* as they were when it took them */
+	uint64_t settled; /* atomic: the last of them that it is done with, so that nothing waits and nothing is
+			     released */
+	unsigned waits[DIRECTIONS]; /* packets until next is in force, at most; 0: nothing waits */
 	bool all_groups;
-	struct shares shares;
-	struct shares next;         /* when what waits is opened, too */
-	unsigned waits[DIRECTIONS]; /* packets until then, at most; 0: nothing waits */
+	bool leaves, keeps; /* whether there are such shares */
+	bool releases[DIRECTIONS];
+	struct shares shares;  /* it forwards these */
+	struct shares leave;   /* and notes what, of these */
+	struct shares keep;    /* it keeps what comes of these */
+	struct shares release; /* opened, of which what was kept is to be sent first */
+	struct {
+		struct shares shares, keep;
+	} next;
 };
 
 /* A VLAN of an Ethernet port, with what is its own. prepare.c sets the second half, which each packet reads. */
@@ -207,6 +221,7 @@ struct worker {
 	struct port_counters *by_port;     /* of several ports, by index */
 	struct injection inject[DIRECTIONS];
 	struct held held;
+	struct handover *handover;                     /* NULL: the bridge is in no fleet */
 	struct wake bell __attribute__((aligned(64))); /* wakes it for its rings */
 	struct counters counters __attribute__((aligned(64)));
 	struct latency latency[DIRECTIONS];
@@ -222,6 +237,7 @@ enum punt {
 	PUNT_SOURCE,   /* the key of a source that no table has; the packet is counted as dropped */
 	PUNT_NODE,     /* the same of a destination on InfiniBand */
 	PUNT_MAD,      /* for the bridge's own services; counted as mad_served */
+	PUNT_PREPARE,  /* a copy of a frame that is kept (handover.h), and will need a proxy QP */
 
 	PUNT_PARTITION_SHIFT = 8, /* above is the partition that the proxy QP is to send in */
 	PUNT_HOST_SHIFT = 16,     /* and struct punter */
@@ -241,6 +257,10 @@ unsigned roce_to_ib_requeued(struct worker *w);
 
 /* Moves one burst, InfiniBand to Ethernet. */
 unsigned ib_to_roce(struct worker *w);
+
+/* The same for what was kept of shares that are opened now, which is older; some bursts. */
+unsigned roce_to_ib_kept(struct worker *w);
+unsigned ib_to_roce_kept(struct worker *w);
 
 /* One iteration of the loop; returns how many packets moved. */
 unsigned worker_poll(struct worker *w);

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lcore_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"causeway/fleet/shares"
+	"causeway/ibside/fabricport"
+	"causeway/lcore"
+	"causeway/lcore/frame/roce"
+)
+
+// heard is what comes to two members, in order: each hears some of it, later or sooner.
+type heard struct {
+	rigs  [2]*rig
+	r     *rand.Rand
+	sent  uint32      // so many of a flow were sent
+	waits [2][]uint32 // on their way
+	left  []uint32    // the bridges, in order
+}
+
+// A passage is how messages come to a rig, and leave it.
+type passage struct {
+	name   string
+	share  shares.Share
+	arrive func(s *rig, number uint32)
+	leave  func(s *rig) []uint32
+}
+
+func numbered(number uint32) []byte { return binary.BigEndian.AppendUint32(nil, number) }
+
+// A group's share is that of its MGID, and a host's that of its MAC address, whatever it sends to.
+var passages = []passage{
+	{"of a host to a node", shares.OfHost(hostMAC), func(s *rig, number uint32) {
+		f := v4(func(p *roce.Packet) { p.Payload, p.PSN = numbered(number), number })
+		mac := virtualOf(hostMAC)
+		copy(f, mac[:])
+		s.arrive(int(number)%len(s.workers), f)
+	}, (*rig).numbersToIB},
+	{"of a host to a group", shares.OfHost(hostMAC), func(s *rig, number uint32) {
+		s.arrive(int(number)%len(s.workers), v4(to(group4), func(p *roce.Packet) { p.PSN, p.Payload = number, numbered(number) }))
+	}, (*rig).numbersToIB},
+	{"of a node to a group", shares.OfGroup(mgidOf(group4)), func(s *rig, number uint32) {
+		m := received(toGroup(mgidOf(group4)), func(m *message) { m.Payload = numbered(number) })
+		s.ibPort.Deliver(int(number)%len(s.workers), []fabricport.Received{fabricport.Received(m)})
+	}, func(s *rig) (all []uint32) {
+		for w := range s.workers {
+			for _, f := range s.toRoCE(w) {
+				all = append(all, binary.BigEndian.Uint32(f[len(f)-8:])) // before the ICRC
+			}
+		}
+		return all
+	}},
+}
+
+func (s *rig) numbersToIB() (all []uint32) {
+	for w := range s.workers {
+		for _, m := range s.toIB(w) {
+			all = append(all, binary.BigEndian.Uint32(m.Payload))
+		}
+	}
+	return all
+}
+
+// pass has some messages be sent, some come to each member, and each member's workers take some steps.
+func (h *heard) pass(w passage, times int) {
+	for range times {
+		for range h.r.IntN(20) {
+			for i := range h.waits {
+				h.waits[i] = append(h.waits[i], h.sent)
+			}
+			h.sent++
+		}
+		h.move(w)
+	}
+}
+
+// move has what is on its way come, or some of it.
+func (h *heard) move(w passage) {
+	for i, s := range h.rigs {
+		n := h.r.IntN(len(h.waits[i]) + 1)
+		for _, number := range h.waits[i][:n] {
+			w.arrive(s, number)
+		}
+		h.waits[i] = h.waits[i][n:]
+		for range h.r.IntN(3) {
+			for _, worker := range s.workers {
+				worker.Step()
+			}
+		}
+		h.left = append(h.left, w.leave(s)...)
+	}
+}
+
+// drain has all come that is on its way.
+func (h *heard) drain(w passage) {
+	for i, s := range h.rigs {
+		for _, number := range h.waits[i] {
+			w.arrive(s, number)
+		}
+		h.waits[i] = nil
+		s.work()
+		h.left = append(h.left, w.leave(s)...)
+	}
+}
+
+// TestHandover has a share pass from one member to another while messages of it come to both, which are late or early. All
+// of them cross, once and in order.
+func TestHandover(t *testing.T) {
+	for _, w := range passages {
+		for seed := range uint64(20) {
+			t.Run(fmt.Sprint(w.name, ", seed ", seed), func(t *testing.T) { handOver(t, w, seed) })
+		}
+	}
+}
+
+func handOver(t *testing.T, w passage, seed uint64) {
+	h := &heard{r: rand.New(rand.NewPCG(seed, 0))}
+	for i := range h.rigs {
+		h.rigs[i] = newRig(t, smallFixture().with(member))
+		h.rigs[i].entitle()
+	}
+	owner, heir, share := h.rigs[0], h.rigs[1], some(w.share)
+	owner.open(w.share)
+	h.pass(w, 20)
+	owner.part(lcore.Part{Open: share, Leave: share})
+	h.drain(w) // etcd takes longer than the fabric
+	heir.part(lcore.Part{Hold: share})
+	heir.work()
+	h.pass(w, 20)
+	h.drain(w)
+	h.pass(w, 3)
+	owner.part(lcore.Part{})
+	ids, all := lcore.RightsOf(owner.datapath).Noted()
+	if !all || !lcore.RightsOf(heir.datapath).Carry(ids) {
+		t.Fatalf("%d were noted", len(ids))
+	}
+	h.drain(w)
+	heir.part(lcore.Part{Open: share, Hold: share})
+	h.pass(w, 20)
+	h.drain(w)
+	if !lcore.RightsOf(heir.datapath).Settled(t.Context()) {
+		t.Fatal("the heir does not settle")
+	}
+	heir.part(lcore.Part{Open: share})
+	h.pass(w, 5)
+	h.drain(w)
+	for i, number := range h.left {
+		if number != uint32(i) {
+			t.Fatalf("message %d is number %d", i, number)
+		}
+	}
+	want(t, "messages", len(h.left), int(h.sent))
+}
+
+// TestKeptIsBounded keeps the newest that come, and drops all when the share is not to be this bridge's after all.
+func TestKeptIsBounded(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	s.entitle()
+	share := some(shares.OfHost(hostMAC))
+	come := func(from, to uint32) {
+		for n := from; n < to; n++ {
+			passages[0].arrive(s, n)
+			if n%64 == 0 {
+				s.work()
+			}
+		}
+		s.work()
+	}
+	dropped := func() int { return int(s.counters(lcore.RoCEToIB).Drops[dropNamed(t, "not_mine")]) }
+	const all = 5000
+	s.part(lcore.Part{Hold: share})
+	s.work()
+	come(0, all)
+	lost := dropped()
+	if lost < all-4096 || lost > all-1000 {
+		t.Errorf("%d of %d were dropped for want of room", lost, all)
+	}
+	s.part(lcore.Part{Open: share, Hold: share})
+	var left []uint32
+	for len(left) < all-lost {
+		s.workers[0].Step()
+		left = append(left, s.numbersToIB()...)
+	}
+	for i, number := range left {
+		if number != uint32(lost+i) {
+			t.Fatalf("message %d is number %d, when %d were dropped", i, number, lost)
+		}
+	}
+	s.part(lcore.Part{Hold: share})
+	s.work()
+	come(all, all+10)
+	s.part(lcore.Part{})
+	s.work()
+	want(t, "dropped as nothing is held any more", dropped()-lost, 10)
+}
+
+// TestKeptAtTheEnd counts what is kept when the bridge ends.
+func TestKeptAtTheEnd(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	s.entitle()
+	s.part(lcore.Part{Hold: some(shares.OfHost(hostMAC), shares.OfGroup(mgidOf(group4)))})
+	s.work()
+	s.fromRoCE(v4())
+	s.fromIB(received(toGroup(mgidOf(group4))))
+	want(t, "sent", len(s.toIB(0))+len(s.toRoCE(0)), 0)
+}
+
+// TestKeptIsPrepared has management make the proxy QP of what is kept, so that it is there when the share is.
+func TestKeptIsPrepared(t *testing.T) {
+	w := smallFixture().with(member)
+	s := newRig(t, w)
+	s.entitle()
+	share := some(shares.OfHost(hostMAC))
+	s.part(lcore.Part{Hold: share})
+	s.work()
+	s.fromRoCE(v4(fromNewcomer(newcomerIP)))
+	punted := s.takePunted()
+	if len(punted) != 1 || punted[0].Pending == nil {
+		t.Fatalf("%d frames were punted", len(punted))
+	}
+	w.addHost(newcomerIP, lcore.V2)
+	if err := w.populate(s.tables); err != nil {
+		t.Fatal(err)
+	}
+	punted[0].Pending.Requeue()
+	s.work()
+	want(t, "sent while it is kept", len(s.toIB(0)), 0)
+	s.part(lcore.Part{Open: share, Hold: share})
+	s.work()
+	want(t, "sent", len(s.toIB(0)), 1)
+	if !lcore.RightsOf(s.datapath).Settled(context.Background()) {
+		t.Error("it is not settled")
+	}
+}

@@ -128,7 +128,7 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 		waiting.Go(func() { b.awaitReady(managing, onReady) })
 	}
 	waiting.Go(func() { b.limits.follow(managing, b.refusals) })
-	leave := b.takePart(ctx, b.fail)
+	leave := b.takePart(context.WithoutCancel(ctx), b.fail)
 	var failure error
 	waiting.Go(func() {
 		select {

@@ -38,16 +38,13 @@ type membership struct {
 	rivals rivals
 
 	changing sync.Mutex // what operators change
-	drained  bool
+	left     string     // why the bridge is to leave its shares to others: drained, or ending; "": it is not
 	weight   float64
 }
 
 // why says why the bridge does no part; "": it does.
 func (m *membership) why() string {
-	if m.isDrained() {
-		return "it is drained"
-	}
-	return cmp.Or(m.unable(), m.rivals.why(), m.agrees.why())
+	return cmp.Or(m.leaves(), m.unable(), m.rivals.why(), m.agrees.why())
 }
 
 // wants is the weight that the bridge is to have, and why that is 0.
@@ -154,8 +151,8 @@ func (m *membership) silent(ctx context.Context) (map[string]bool, error) {
 	return silent, err
 }
 
-// takePart has the bridge do its part, until leave, which returns when the fleet knows that it does none any more. fail ends the
-// bridge.
+// takePart has the bridge do its part, until leave, which returns when others have its shares, and know that it does none any
+// more. fail ends the bridge.
 func (m *membership) takePart(ctx context.Context, fail func(error)) (leave func()) {
 	if m == nil {
 		return func() {}
@@ -163,11 +160,13 @@ func (m *membership) takePart(ctx context.Context, fail func(error)) (leave func
 	ctx, end := context.WithCancel(ctx)
 	var taking sync.WaitGroup
 	taking.Go(func() {
+		defer end()
 		if err := m.run(ctx); err != nil {
 			fail(err)
 		}
 	})
 	return func() {
+		m.yield(ctx)
 		end()
 		taking.Wait()
 	}
@@ -235,7 +234,7 @@ func (m *membership) Part() (p Part, in bool) {
 		return p, false
 	}
 	g := m.gate
-	p = Part{Fleet: m.cfg.Name, Why: m.why(), Twice: m.rivals.other(), Drained: m.isDrained(), Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load()}
+	p = Part{Fleet: m.cfg.Name, Why: m.why(), Twice: m.rivals.other(), Drained: m.leaves() == drained, Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load()}
 	p.Hosts = bits.OnesCount64(p.Open)
 	if until := g.deadline.Load(); until != nil {
 		p.Right = time.Until(*until)

@@ -4,12 +4,14 @@ package bridge
 
 import (
 	"context"
+	"encoding/binary"
 	"log/slog"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"causeway/fleet/right"
 	"causeway/fleet/shares"
 	"causeway/ibside"
 	"causeway/lcore"
@@ -17,7 +19,7 @@ import (
 )
 
 // shareGate opens and closes shares of the fleet's work: to the workers, and to management, which answers ARP and ND for
-// those that are open. nil: there is no fleet.
+// those that are open and not left, and those that are held. nil: there is no fleet.
 type shareGate struct {
 	rights   lcore.Rights
 	name     string    // of the fleet
@@ -27,27 +29,117 @@ type shareGate struct {
 
 	founded  atomic.Uint64 // when the fleet was, Unix time in nanoseconds; 0: not known yet
 	changing sync.Mutex
-	open     lcore.Shares
-	barred   bool // nothing is forwarded of what is open
-	hosts    atomic.Uint64
+	part     lcore.Part
+	barred   bool          // nothing is forwarded of what is open
+	answered atomic.Uint64 // host shares that hosts reach here
+	hosts    atomic.Uint64 // that are open
 	groups   atomic.Uint64 // how many
 	lapses   atomic.Uint64
 	deadline atomic.Pointer[time.Time]
 }
 
 // Open implements right.Gate.
-func (g *shareGate) Open(all []shares.Share) {
+func (g *shareGate) Open(all []shares.Share, carried right.Carried) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
-	opened := lcore.Shares{}
-	for _, s := range all {
-		word, bit := place(&opened, s)
-		*word |= bit
-		word, _ = place(&g.open, s)
-		*word |= bit
+	g.settle()
+	opened := setOf(all)
+	if carried == nil || !g.carry(carried) {
+		g.part.Hold = minus(g.part.Hold, opened)
 	}
+	g.part.Open = plus(g.part.Open, opened)
 	g.apply()
 	g.announce(opened.Hosts)
+}
+
+// carry has the workers know what another member has carried, before they send what was kept.
+func (g *shareGate) carry(carried right.Carried) bool {
+	ids := make([]uint64, len(carried)/8)
+	for i := range ids {
+		ids[i] = binary.LittleEndian.Uint64(carried[8*i:])
+	}
+	return g.rights.Carry(ids)
+}
+
+// Close implements right.Gate.
+func (g *shareGate) Close(all []shares.Share) {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	g.close(setOf(all))
+}
+
+func (g *shareGate) close(closed lcore.Shares) {
+	for _, s := range []*lcore.Shares{&g.part.Open, &g.part.Leave, &g.part.Hold} {
+		*s = minus(*s, closed)
+	}
+	g.apply()
+}
+
+// Leave implements right.Gate.
+func (g *shareGate) Leave(all []shares.Share) {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	g.part.Leave = setOf(all)
+	g.apply()
+}
+
+// mostCarried is how many packets a member tells of at most, which etcd keeps in one value.
+const mostCarried = 32768
+
+// Left implements right.Gate.
+func (g *shareGate) Left() right.Carried {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	g.close(g.part.Leave)
+	ids, all := g.rights.Noted()
+	if !all || len(ids) > mostCarried {
+		g.log.Warn("fleet_noted_too_much", "packets", len(ids), "most", mostCarried, "note", "who has the shares now drops what it kept of them")
+		return nil
+	}
+	carried := make(right.Carried, 0, 8*len(ids))
+	for _, id := range ids {
+		carried = binary.LittleEndian.AppendUint64(carried, id)
+	}
+	return carried
+}
+
+// patience is how long the workers' queues may take to be empty once: they are, hundreds of times in a second.
+const patience = 50 * time.Millisecond
+
+// Hold implements right.Gate.
+func (g *shareGate) Hold(all []shares.Share) {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	g.settle()
+	if g.part.Hold == (lcore.Shares{}) {
+		g.rights.Forget()
+	}
+	held := setOf(all)
+	g.part.Hold = plus(g.part.Hold, held)
+	g.apply()
+	g.await()
+	g.announce(held.Hosts)
+}
+
+// Drop implements right.Gate.
+func (g *shareGate) Drop(all []shares.Share) {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	g.part.Hold = minus(g.part.Hold, setOf(all))
+	g.apply()
+}
+
+// settle has the workers be done with what was held and is open now.
+func (g *shareGate) settle() {
+	if done := both(g.part.Hold, g.part.Open); done != (lcore.Shares{}) && g.await() {
+		g.part.Hold = minus(g.part.Hold, done)
+	}
+}
+
+func (g *shareGate) await() bool {
+	ctx, end := context.WithTimeout(context.Background(), patience)
+	defer end()
+	return g.rights.Settled(ctx)
 }
 
 // announce has switches learn that host shares are here now.
@@ -67,18 +159,7 @@ func (g *shareGate) bar(on bool) {
 	defer g.changing.Unlock()
 	g.barred = on
 	g.apply()
-	g.announce(g.open.Hosts)
-}
-
-// Close implements right.Gate.
-func (g *shareGate) Close(all []shares.Share) {
-	g.changing.Lock()
-	defer g.changing.Unlock()
-	for _, s := range all {
-		word, bit := place(&g.open, s)
-		*word &^= bit
-	}
-	g.apply()
+	g.announce(g.part.Open.Hosts)
 }
 
 // Until implements right.Gate.
@@ -92,30 +173,23 @@ func (g *shareGate) Until(deadline time.Time) {
 	g.rights.SetDeadline(deadline)
 }
 
-// place returns where a share's bit is.
-func place(in *lcore.Shares, s shares.Share) (word *uint64, bit uint64) {
-	if s < shares.Hosts {
-		return &in.Hosts, 1 << s
-	}
-	s -= shares.Hosts
-	return &in.Groups[s/64], 1 << (s % 64)
-}
-
-// apply gives the workers what is open, and returns when they keep to it. Management answers for it before, and no more
+// apply gives the workers their part, and returns when they keep to it. Management answers for it before, and no more
 // after.
 func (g *shareGate) apply() {
-	open := g.open
+	part := g.part
 	if g.barred {
-		open = lcore.Shares{}
+		part = lcore.Part{}
 	}
 	groups := 0
-	for _, word := range open.Groups {
+	for _, word := range part.Open.Groups {
 		groups += bits.OnesCount64(word)
 	}
-	g.hosts.Store(open.Hosts)
-	g.groups.Store(uint64(groups))
-	_ = g.rights.SetShares(context.Background(), &open) // which does not end
-	g.log.Info("fleet_shares", "host_shares", bits.OnesCount64(open.Hosts), "group_shares", groups)
+	g.answered.Store(part.Open.Hosts&^part.Leave.Hosts | part.Hold.Hosts)
+	had, hadGroups := g.hosts.Swap(part.Open.Hosts), g.groups.Swap(uint64(groups))
+	_ = g.rights.Set(context.Background(), &part) // which does not end
+	if had != part.Open.Hosts || hadGroups != uint64(groups) {
+		g.log.Info("fleet_shares", "host_shares", bits.OnesCount64(part.Open.Hosts), "group_shares", groups)
+	}
 }
 
 // macOf returns the MAC address of a host share; that of share 0 is the fleet's.
@@ -127,7 +201,7 @@ func macOf(fleet frame.MAC, s shares.Share) frame.MAC {
 // MACFor implements manage.Fleet. Who has no right any more does not answer: another may have the share.
 func (g *shareGate) MACFor(station frame.MAC) (mac frame.MAC, own bool) {
 	s := shares.OfHost(station)
-	return macOf(g.virtual, s), g.hosts.Load()>>s&1 != 0 && g.entitled()
+	return macOf(g.virtual, s), g.answered.Load()>>s&1 != 0 && g.entitled()
 }
 
 // fleet is what the bridge tells others of its fleet.

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"causeway/fleet/right"
 	"causeway/fleet/shares"
 )
 
@@ -20,23 +22,46 @@ func (m *membership) DrainFleet(ctx context.Context) error {
 	if m == nil {
 		return ErrNoFleet
 	}
-	m.setDrained(true)
+	m.leave(drained)
 	ctx, end := context.WithTimeout(ctx, 3*m.cfg.Right)
 	defer end()
+	if left := m.awaitNone(ctx); left > 0 {
+		m.leave("")
+		return fmt.Errorf("no other member takes the %d shares: this bridge goes on; see show fleet", left)
+	}
+	return nil
+}
+
+// awaitNone waits until the bridge has no shares, and returns how many it still has when ctx is done.
+func (m *membership) awaitNone(ctx context.Context) int {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		p, _ := m.Part()
 		if p.Hosts+p.Groups == 0 {
-			return nil
+			return 0
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			m.setDrained(false)
-			return fmt.Errorf("no other member takes the %d shares: this bridge goes on; see show fleet", p.Hosts+p.Groups)
+			return p.Hosts + p.Groups
 		}
 	}
+}
+
+// yield leaves the shares to other members, if there are any, before the bridge ends. Nobody waits for that for longer than a
+// right.
+func (m *membership) yield(ctx context.Context) {
+	ctx, end := context.WithTimeout(ctx, m.cfg.Right)
+	defer end()
+	seen, err := m.member.Snapshot(ctx)
+	if err != nil || !slices.ContainsFunc(seen.Members, func(s right.Seen) bool {
+		return s.Member != m.name && s.Weight > 0 && !s.Silent && !s.Ended
+	}) {
+		return
+	}
+	m.leave(ending)
+	m.awaitNone(ctx)
 }
 
 // ResumeFleet takes part again.
@@ -44,7 +69,7 @@ func (m *membership) ResumeFleet(context.Context) error {
 	if m == nil {
 		return ErrNoFleet
 	}
-	m.setDrained(false)
+	m.leave("")
 	return nil
 }
 
@@ -73,16 +98,19 @@ func (m *membership) ChangeShares(ctx context.Context, change func(*shares.Assig
 	return err
 }
 
-func (m *membership) setDrained(drained bool) {
+// Why a bridge leaves its shares to others.
+const drained, ending = "it is drained", "it is ending"
+
+func (m *membership) leave(why string) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
-	m.drained = drained
+	m.left = why
 }
 
-func (m *membership) isDrained() bool {
+func (m *membership) leaves() (why string) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
-	return m.drained
+	return m.left
 }
 
 // errFleetDrain is why one of a fleet is not drained as one that is alone.

@@ -98,6 +98,7 @@ type shownGate struct {
 	json     bool
 	mu       sync.Mutex
 	deadline time.Time
+	leaving  []shares.Share
 }
 
 // gateEvent is a line of JSON. Times are of the machine's monotonic clock, in nanoseconds.
@@ -109,10 +110,25 @@ type gateEvent struct {
 }
 
 // Open implements right.Gate.
-func (g *shownGate) Open(all []shares.Share) { g.show("open", all) }
+func (g *shownGate) Open(all []shares.Share, _ right.Carried) { g.show("open", all) }
 
 // Close implements right.Gate.
 func (g *shownGate) Close(all []shares.Share) { g.show("close", all) }
+
+// Leave implements right.Gate.
+func (g *shownGate) Leave(all []shares.Share) { g.leaving = all }
+
+// Left implements right.Gate. Nothing is forwarded in a rehearsal, so nothing was carried.
+func (g *shownGate) Left() right.Carried {
+	g.Close(g.leaving)
+	return right.Carried{}
+}
+
+// Hold implements right.Gate.
+func (g *shownGate) Hold([]shares.Share) {}
+
+// Drop implements right.Gate.
+func (g *shownGate) Drop([]shares.Share) {}
 
 // Until implements right.Gate. A right that ran out before it was renewed is told.
 func (g *shownGate) Until(deadline time.Time) {

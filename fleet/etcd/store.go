@@ -5,6 +5,7 @@
 //	PREFIX/epoch           the assignment's number, which transactions compare
 //	PREFIX/assignment      the assignment, written with its number in one transaction
 //	PREFIX/members/NAME    a member's record
+//	PREFIX/notes/NAME      what a member told last of shares that are about to pass
 //	PREFIX/processes/NAME  the process that has the member's name, and by which claim, which transactions compare, too
 //	PREFIX/shared/NAME     what a member publishes for the others to compare
 //	PREFIX/founded         when the first member came, which tells the fleet from one of its name in another etcd
@@ -40,6 +41,7 @@ func New(client *clientv3.Client, fleet string) *Store {
 func (s *Store) epochKey() string             { return s.prefix + "epoch" }
 func (s *Store) assignmentKey() string        { return s.prefix + "assignment" }
 func (s *Store) memberKey(name string) string { return s.prefix + "members/" + name }
+func (s *Store) noteKey(name string) string   { return s.prefix + "notes/" + name }
 func (s *Store) processKey(name string) string {
 	return s.prefix + "processes/" + name
 }
@@ -145,6 +147,8 @@ func (s *Store) tell(kv *mvccpb.KeyValue, f func(right.Event)) error {
 		e.Epoch, e.Assignment, err = decode(kv.Value)
 	case strings.HasPrefix(key, s.memberKey("")):
 		err = json.Unmarshal(kv.Value, &e.Record)
+	case strings.HasPrefix(key, s.noteKey("")):
+		err = json.Unmarshal(kv.Value, &e.Note)
 	default:
 		return nil
 	}
@@ -203,6 +207,18 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 type holder struct {
 	Process uint64 `json:"process"`
 	Claim   uint64 `json:"claim"`
+}
+
+// Tell implements right.Store.
+func (s *Store) Tell(ctx context.Context, n right.Note) error {
+	text, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	if _, err = s.client.Put(ctx, s.noteKey(n.Member), string(text)); err != nil {
+		return fmt.Errorf("etcd: write %s: %w", s.noteKey(n.Member), err)
+	}
+	return nil
 }
 
 // Propose implements right.Store.

@@ -13,10 +13,19 @@ import (
 // Gate is what forwards: the workers. It has no share open at first, and its deadline has passed. A member calls it from one
 // goroutine.
 type Gate interface {
-	// Open has shares forwarded while the deadline has not passed.
-	Open(all []shares.Share)
+	// Open has shares forwarded while the deadline has not passed; of those that are held, first what was kept, but for what
+	// was carried. Nil: nobody knows what was, and what was kept is dropped.
+	Open(all []shares.Share, carried Carried)
 	// Close returns when nothing forwards these shares any more.
 	Close(all []shares.Share)
+	// Leave has open shares forwarded as before, and noted what; hosts are to reach them elsewhere from now on.
+	Leave(all []shares.Share)
+	// Left closes the shares that Leave has named, as Close does, and returns what was forwarded of them since; nil: too much.
+	Left() Carried
+	// Hold returns when what comes of shares that are not open is kept, and has hosts reach them here.
+	Hold(all []shares.Share)
+	// Drop drops what was kept of shares, and holds them no more.
+	Drop(all []shares.Share)
 	// Until moves the deadline, a time of the member's Clock. Whoever forwards compares it with his own reading of that clock.
 	Until(deadline time.Time)
 }

@@ -19,6 +19,7 @@ type Member struct {
 	view     *view
 	epoch    uint64 // that it follows
 	open     set
+	passing  passing
 	started  bool   // its own record came back
 	claim    uint64 // as in Record
 	claimed  bool   // the store has its record
@@ -49,6 +50,7 @@ func New(c Config) (*Member, error) {
 	}}
 	m.view = newView(&m.config)
 	m.claim = 1
+	m.passing.holding = map[string]*holding{}
 	m.renewal.weight = c.Weight
 	return m, nil
 }
@@ -66,6 +68,7 @@ func (m *Member) Run(ctx context.Context) error {
 		m.wait(ctx, again)
 	}
 	stop()
+	m.drop()
 	m.close(m.open)
 	if m.replaced {
 		return ErrReplaced
@@ -104,11 +107,16 @@ func (m *Member) SetWeight(ctx context.Context, weight float64) {
 
 // act does what is due, and returns when to do so again.
 func (m *Member) act(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
-	if !now.Before(m.renewal.next) {
+	lingers := m.linger(now)
+	if !m.leaves() && !now.Before(m.renewal.next) { // the store would refuse it meanwhile
 		m.renew(ctx, group, now)
 	}
-	again := m.renewal.next
-	for _, t := range []time.Time{m.take(now), m.propose(ctx, group, now)} {
+	m.tell(ctx, group)
+	again := now.Add(m.config.Right)
+	for _, t := range []time.Time{lingers, m.renewal.next, m.take(now), m.expire(now), m.propose(ctx, group, now)} {
+		if m.leaves() && t == m.renewal.next {
+			continue
+		}
 		if !t.IsZero() && t.Before(again) {
 			again = t
 		}
@@ -134,10 +142,16 @@ func (m *Member) watch(ctx context.Context) {
 func (m *Member) saw(e Event, now time.Time) {
 	m.view.saw(e, now)
 	switch {
-	case e.Assignment != nil && e.Epoch != m.epoch:
-		m.follow(now)
-	case e.Assignment == nil && e.Record.Member == m.config.Name:
+	case e.Assignment != nil:
+		if e.Epoch != m.epoch {
+			m.follow(now)
+		}
+	case e.Note != nil:
+		m.noted(*e.Note, now)
+	case e.Record.Member == m.config.Name:
 		m.sawName(e.Record)
+	default:
+		m.left(e.Record)
 	}
 }
 
@@ -156,12 +170,23 @@ func (m *Member) sawName(r Record) {
 // follow closes what the newest assignment does not give, and renews with its epoch, which tells the others.
 // If epochs in between are unknown, one of them may have given anything to somebody who has it open: nothing stays open.
 func (m *Member) follow(now time.Time) {
+	if m.leaves() {
+		m.finish(now)
+	}
+	m.drop()
 	keep := m.rules.mine(m.view, m.config.Name, now)
 	if m.view.epoch != m.epoch+1 {
 		keep = &set{}
+	} else if m.leave(m.open.minus(keep), now) {
+		return
 	}
 	m.close(m.open.minus(keep))
-	m.epoch = m.view.epoch
+	m.follows(m.view.epoch, nil, now)
+}
+
+// follows has the others know that the member has closed all but what an assignment gives it, and what it carried of that.
+func (m *Member) follows(epoch uint64, carried Carried, now time.Time) {
+	m.epoch, m.passing.carried = epoch, carried
 	m.renewal.next = now
 }
 
@@ -177,13 +202,12 @@ func (m *Member) close(s set) {
 // take opens what the assignment gives and nobody else may forward, and returns when there may be more.
 func (m *Member) take(now time.Time) time.Time {
 	want := m.rules.mine(m.view, m.config.Name, now).minus(&m.open)
-	if want.empty() || m.epoch == 0 || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
+	if m.leaves() || want.empty() || m.epoch == 0 || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
 		return time.Time{}
 	}
 	blocked, again := m.rules.blocked(m.view, m.own(), now)
 	if free := want.minus(&blocked); !free.empty() {
-		m.config.Gate.Open(free.list())
-		m.open.unite(&free)
+		m.openAll(free)
 	}
 	if !again.After(now) {
 		return time.Time{}

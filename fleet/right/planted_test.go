@@ -33,7 +33,24 @@ var planted = []struct {
 			return v.blocked(own, now)
 		}
 	}},
+	{"a member says that it has closed what it leaves before it has", func(_ *simulation, m *Member) {
+		m.config.Gate = &hasty{Gate: m.config.Gate}
+	}},
 	{"a member opens what it believes its dead neighbour had", func(_ *simulation, m *Member) { m.rules.mine = inherited }},
+}
+
+// hasty is a gate that closes later than it says.
+type hasty struct {
+	Gate
+	leaving []shares.Share
+}
+
+func (g *hasty) Leave(all []shares.Share) { g.leaving = all }
+
+func (g *hasty) Left() Carried {
+	late := g.leaving
+	time.AfterFunc(50*time.Millisecond, func() { g.Gate.Close(late) })
+	return nil
 }
 
 // inherited is what an assignment gives a member, and the shares to which it is the heir of somebody who seems dead.

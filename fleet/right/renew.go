@@ -15,7 +15,8 @@ type renewal struct {
 	next   time.Time // when to send one
 	count  uint64    // of those sent; what comes of an earlier one than the last is ignored
 	cancel context.CancelFunc
-	epoch  uint64 // of the last that succeeded
+	epoch  uint64    // of the last that succeeded
+	until  time.Time // the deadline
 }
 
 // renew sends a renewal. Its time is one read before it is sent.
@@ -40,7 +41,7 @@ func (m *Member) renew(ctx context.Context, group *sync.WaitGroup, now time.Time
 const refusedMost = 50
 
 func (m *Member) record() Record {
-	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Claim: m.claim, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count}
+	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Claim: m.claim, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count, Carried: m.passing.carried}
 }
 
 // renewed moves the deadline if a renewal has succeeded.
@@ -58,8 +59,9 @@ func (m *Member) renewed(r Record, sent, replied time.Time, err error) {
 	}
 	m.claimed = true
 	m.renewal.next = sent.Add(m.config.interval())
-	m.renewal.epoch = r.Epoch
-	m.config.Gate.Until(m.rules.deadline(&m.config, sent, replied))
+	m.renewal.epoch, m.passing.carried = r.Epoch, nil
+	m.renewal.until = m.rules.deadline(&m.config, sent, replied)
+	m.config.Gate.Until(m.renewal.until)
 }
 
 // resign ends the member's record, if the store can be reached within a right.
@@ -67,7 +69,9 @@ func (m *Member) resign(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.config.Right)
 	defer cancel()
 	m.renewal.count++
-	return End(ctx, m.config.Store, m.record())
+	last := m.record()
+	last.Carried = nil // whatever epoch that was of
+	return End(ctx, m.config.Store, last)
 }
 
 // End says that a process forwards nothing any more, so that nobody waits for its right to run out. A supervisor that saw

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"causeway/fleet/shares"
 )
 
 // seeds is how many the simulation runs; CAUSEWAY_FLEET_SEEDS says more.
@@ -28,7 +30,7 @@ func seeds(t *testing.T) uint64 {
 // Whatever happens to processes, clocks, the store and the ways to it: no share is forwarded twice, and afterwards all are.
 func TestSimulation(t *testing.T) {
 	n := seeds(t)
-	handovers := 0
+	handovers, passed := 0, 0
 	for seed := range n {
 		s, err := simulate(t, seed, func(*simulation, *Member) {})
 		if err != nil {
@@ -39,6 +41,9 @@ func TestSimulation(t *testing.T) {
 		if !s.linear(word) {
 			t.Errorf("seed %d: porcupine finds no order", seed)
 		}
+		for _, p := range s.processes {
+			passed += p.pass.passed
+		}
 		all := s.held(word)
 		for i := range all {
 			if i > 0 && all[i].process.machine != all[i-1].process.machine {
@@ -46,8 +51,11 @@ func TestSimulation(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d seeds, %.1f hand-overs of a share each", n, float64(handovers)/float64(n))
+	t.Logf("%d seeds, %.1f hand-overs of a share each; %d shares passed with what was kept", n, float64(handovers)/float64(n), passed/int(n))
 	if handovers < int(n) {
 		t.Errorf("only %d hand-overs in %d seeds: the simulation proves little", handovers, n)
+	}
+	if passed < shares.Count/2*int(n) {
+		t.Errorf("only %d shares in %d seeds passed with what was kept", passed, n)
 	}
 }

@@ -3,6 +3,7 @@
 package right
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"causeway/fleet/shares"
@@ -25,6 +26,29 @@ func (s *set) minus(o *set) (out set) {
 		out[i] = s[i] &^ o[i]
 	}
 	return out
+}
+
+// bits and setOf convert to what is told to others, and back; of what is no set, to none.
+func (s *set) bits() (out Bits) {
+	for _, word := range s {
+		out = binary.LittleEndian.AppendUint64(out, word)
+	}
+	return out
+}
+
+func setOf(b Bits) (s set) {
+	if len(b) == 8*len(s) {
+		for i := range s {
+			s[i] = binary.LittleEndian.Uint64(b[8*i:])
+		}
+	}
+	return s
+}
+
+// both returns what is in both.
+func (s *set) both(o *set) set {
+	rest := s.minus(o)
+	return s.minus(&rest)
 }
 
 func (s *set) empty() bool { return *s == set{} }

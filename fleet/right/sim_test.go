@@ -4,6 +4,7 @@ package right
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -33,6 +34,7 @@ type simulation struct {
 	r         *rand.Rand
 	plant     func(*simulation, *Member) // a mistake
 	over      bool
+	lefts     []simLeft
 }
 
 func newSimulation(seed uint64, plant func(*simulation, *Member)) *simulation {
@@ -58,7 +60,8 @@ func (s *simulation) start(m *simMachine) {
 // launch starts one, whatever runs.
 func (s *simulation) launch(m *simMachine) {
 	r := split(s.r)
-	p := &simProcess{simClock: m.clock, machine: m, number: uint64(len(s.processes) + 1), ended: make(chan struct{}), clockRng: split(r), gateRng: split(r)}
+	p := &simProcess{simClock: m.clock, machine: m, number: uint64(len(s.processes) + 1), ended: make(chan struct{}), clockRng: split(r), gateRng: split(r),
+		sim: s, pass: simPass{held: map[shares.Share]time.Time{}}}
 	s.processes = append(s.processes, p)
 	m.process = p
 	l := newLink(s.store, &m.faults, r)
@@ -215,7 +218,7 @@ func (s *simulation) run() error {
 	if overlap := s.disjoint(); overlap != nil {
 		return overlap
 	}
-	return err
+	return errors.Join(s.counted(), err)
 }
 
 // simulate runs one seed in a bubble.

@@ -41,6 +41,8 @@ type simProcess struct {
 	clockRng *rand.Rand
 	gateRng  *rand.Rand
 	gate     gateHistory
+	pass     simPass
+	sim      *simulation
 }
 
 // stand is where a process can be preempted, stopped or killed: it passes each time that it asks the clock, the store or the
@@ -71,8 +73,9 @@ func (p *simProcess) After(d time.Duration) <-chan time.Time {
 }
 
 // Open implements Gate.
-func (p *simProcess) Open(all []shares.Share) {
+func (p *simProcess) Open(all []shares.Share, carried Carried) {
 	p.stand(p.gateRng)
+	p.openHeld(all, carried)
 	p.gate.set(all, true)
 }
 

@@ -88,13 +88,13 @@ type faults struct {
 // same instant do not race for them.
 type link struct {
 	*faults
-	store                           *simStore
-	requests, proposals, deliveries *rand.Rand
-	point                           func(r *rand.Rand) // where a process may stand still, or end
+	store                                  *simStore
+	requests, proposals, deliveries, notes *rand.Rand
+	point                                  func(r *rand.Rand) // where a process may stand still, or end
 }
 
 func newLink(s *simStore, f *faults, r *rand.Rand) *link {
-	return &link{faults: f, store: s, requests: split(r), proposals: split(r), deliveries: split(r), point: func(*rand.Rand) {}}
+	return &link{faults: f, store: s, requests: split(r), proposals: split(r), deliveries: split(r), notes: split(r), point: func(*rand.Rand) {}}
 }
 
 // split makes other random numbers of those of r.
@@ -152,6 +152,14 @@ func (l *link) Renew(ctx context.Context, r Record) error {
 // Propose implements Store.
 func (l *link) Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error {
 	return l.call(ctx, l.proposals, func() error { return l.store.propose(epoch, a) })
+}
+
+// Tell implements Store.
+func (l *link) Tell(ctx context.Context, n Note) error {
+	return l.call(ctx, l.notes, func() error {
+		l.store.commit(Event{Note: &n})
+		return nil
+	})
 }
 
 // Watch implements Store.

@@ -29,12 +29,31 @@ type Record struct {
 	Where string `json:"where,omitempty"`
 	// Ended: it forwards nothing, and will not before it writes again.
 	Ended bool `json:"ended"`
+	// Carried, in the first record of an epoch, is what it forwarded of shares that it left, since it began to leave them;
+	// nil: it does not tell.
+	Carried Carried `json:"carried"`
 }
 
-// Event is one change in the store, in the order in which changes were committed: an assignment or a record.
+// Bits are a set of shares: one each, the lowest bit of a byte first.
+type Bits []byte
+
+// Carried tells packets apart, by 8 bytes each.
+type Carried []byte
+
+// Note is what a member does that shares are to pass without a loss. Nobody opens or closes a share by it.
+type Note struct {
+	Member  string   `json:"member"`
+	Process uint64   `json:"process"`
+	Epoch   uint64   `json:"epoch"`           // the assignment by which shares pass
+	Leaves  Bits     `json:"leaves"`          // the shares that it is to close, of which it notes what it forwards; nil: none
+	Holds   []string `json:"holds,omitempty"` // names of members: it keeps what comes of the shares that these leave to it
+}
+
+// Event is one change in the store, in the order in which changes were committed: an assignment, a note or a record.
 type Event struct {
 	Epoch      uint64             // of the assignment
-	Assignment *shares.Assignment // nil: the event is a record
+	Assignment *shares.Assignment // nil: the event is a note or a record
+	Note       *Note              // nil: a record
 	Record     Record
 }
 
@@ -55,6 +74,8 @@ type Store interface {
 	// Claim, or another's by the one before, in one transaction. Without an assignment its epoch is 0, and the claim of a name
 	// that nobody has had. From then on the record's process has the name.
 	Renew(ctx context.Context, r Record) error
+	// Tell writes a member's note, in place of the one before.
+	Tell(ctx context.Context, n Note) error
 	// Propose writes an assignment, which becomes that of epoch+1, if there is that of epoch.
 	Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error
 }

@@ -119,12 +119,13 @@ type emptyStore struct{}
 
 func (emptyStore) Watch(ctx context.Context, _ func(Event)) error            { <-ctx.Done(); return ctx.Err() }
 func (emptyStore) Renew(context.Context, Record) error                       { return nil }
+func (emptyStore) Tell(context.Context, Note) error                          { return nil }
 func (emptyStore) Propose(context.Context, uint64, *shares.Assignment) error { return nil }
 
 // openGate has the shares that are open.
 type openGate struct{ open set }
 
-func (g *openGate) Open(all []shares.Share) {
+func (g *openGate) Open(all []shares.Share, _ Carried) {
 	for _, s := range all {
 		g.open.add(s)
 	}
@@ -138,7 +139,11 @@ func (g *openGate) Close(all []shares.Share) {
 	g.open = g.open.minus(&closed)
 }
 
-func (*openGate) Until(time.Time) {}
+func (*openGate) Until(time.Time)      {}
+func (*openGate) Leave([]shares.Share) {}
+func (*openGate) Left() Carried        { return nil }
+func (*openGate) Hold([]shares.Share)  {}
+func (*openGate) Drop([]shares.Share)  {}
 
 // A member whose right is of the newest epoch opens what it is given; another epoch closes what that one does not give, and
 // one with unknown ones before it closes all, because one of these may have given it to somebody.

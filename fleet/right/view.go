@@ -78,6 +78,9 @@ func (v *view) saw(e Event, now time.Time) {
 	if !v.live {
 		v.live, v.began = true, now
 	}
+	if e.Note != nil {
+		return
+	}
 	if e.Assignment != nil {
 		v.epoch = e.Epoch
 		v.history[e.Epoch] = newAssignment(e.Assignment)

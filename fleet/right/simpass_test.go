@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// errLostCount is what the one who has a share now must not do: send what another has sent already, or what it cannot know of.
+var errLostCount = errors.New("what was carried of a share is not known for all that is kept of it")
+
+// simLeft is what a process has noted of shares that it left.
+type simLeft struct {
+	began, closed time.Time
+	all           []shares.Share
+}
+
+// simPass is a process's part in shares that pass.
+type simPass struct {
+	leaving simLeft
+	held    map[shares.Share]time.Time // since when it keeps what comes of these
+	passed  int                        // shares that it opened with what it kept
+	wrong   error
+}
+
+// Leave implements Gate.
+func (p *simProcess) Leave(all []shares.Share) {
+	p.stand(p.gateRng)
+	p.pass.leaving = simLeft{began: time.Now(), all: all}
+}
+
+// Left implements Gate.
+func (p *simProcess) Left() Carried {
+	l := p.pass.leaving
+	p.Close(l.all)
+	l.closed = time.Now()
+	p.sim.lefts = append(p.sim.lefts, l)
+	return binary.LittleEndian.AppendUint64(nil, uint64(len(p.sim.lefts)-1))
+}
+
+// Hold implements Gate.
+func (p *simProcess) Hold(all []shares.Share) {
+	p.stand(p.gateRng)
+	for _, s := range all {
+		p.pass.held[s] = time.Now()
+	}
+}
+
+// Drop implements Gate.
+func (p *simProcess) Drop(all []shares.Share) {
+	p.stand(p.gateRng)
+	for _, s := range all {
+		delete(p.pass.held, s)
+	}
+}
+
+// openHeld checks that all that comes from when a share was held was noted by who carried it until then.
+func (p *simProcess) openHeld(all []shares.Share, carried Carried) {
+	if carried != nil {
+		l := p.sim.lefts[binary.LittleEndian.Uint64(carried)]
+		for _, s := range all {
+			since, holds := p.pass.held[s]
+			if !holds || since.Before(l.began) || !slices.Contains(l.all, s) {
+				p.pass.wrong = fmt.Errorf("%w: %s/%d holds %v since %v, another left it from %v to %v", errLostCount, p.machine.name, p.number, s,
+					p.sim.since(since), p.sim.since(l.began), p.sim.since(l.closed))
+			}
+		}
+		p.pass.passed += len(all)
+	}
+	for _, s := range all {
+		delete(p.pass.held, s)
+	}
+}
+
+// counted returns what is wrong with shares that passed.
+func (s *simulation) counted() error {
+	for _, p := range s.processes {
+		if p.pass.wrong != nil {
+			return p.pass.wrong
+		}
+	}
+	return nil
+}

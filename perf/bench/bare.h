@@ -17,7 +17,9 @@ int bare_start(struct worker *w, unsigned lcore);
 #define LATENCY_EVERY 0
 #define roce_to_ib bare_roce_to_ib
 #define roce_to_ib_requeued bare_roce_to_ib_requeued
+#define roce_to_ib_kept bare_roce_to_ib_kept
 #define ib_to_roce bare_ib_to_roce
+#define ib_to_roce_kept bare_ib_to_roce_kept
 #define worker_poll bare_worker_round
 #define worker_drain bare_worker_drain
 #define worker_run bare_worker_run

@@ -238,3 +238,50 @@ func TestKeptIsPrepared(t *testing.T) {
 		t.Error("it is not settled")
 	}
 }
+
+// keepsAll has a rig's worker keep what comes, until opensAll.
+func keepsAll(t *testing.T, change func(*fixture)) *rig {
+	t.Helper()
+	w := smallFixture().with(member)
+	if change != nil {
+		w = w.with(change)
+	}
+	s := newRig(t, w)
+	s.entitle()
+	s.part(lcore.Part{Hold: some(everyShare()...)})
+	s.work()
+	return s
+}
+
+func (s *rig) opensAll() {
+	all := some(everyShare()...)
+	s.part(lcore.Part{Open: all, Hold: all})
+	s.work()
+}
+
+// TestKeptIsAsOther has what was kept be sent or dropped for the same reasons as what was not, and counted once.
+func TestKeptIsAsOther(t *testing.T) {
+	for _, c := range roceCases() {
+		t.Run(c.name, func(t *testing.T) {
+			s := keepsAll(t, c.fixture)
+			before := s.counters(lcore.RoCEToIB)
+			s.fromRoCE(c.frame)
+			if n := len(s.toIB(0)); n != 0 {
+				t.Errorf("%d were sent while they are kept", n)
+			}
+			s.opensAll()
+			checkVerdict(t, s, lcore.RoCEToIB, before, c.drop)
+			want(t, "sent", len(s.toIB(0)), 1-len(named(t, c.drop)))
+		})
+	}
+	for _, c := range ibCases {
+		t.Run(c.name, func(t *testing.T) {
+			s := keepsAll(t, c.fixture)
+			before := s.counters(lcore.IBToRoCE)
+			s.fromIB(c.msg)
+			s.opensAll()
+			checkVerdict(t, s, lcore.IBToRoCE, before, c.drop)
+			want(t, "sent", len(s.toRoCE(0)), 1-len(named(t, c.drop)))
+		})
+	}
+}

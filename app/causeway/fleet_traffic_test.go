@@ -7,15 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"syscall"
 	"time"
+
+	"causeway/ibside/fabric"
+	"causeway/ibside/ib"
 )
 
 // fleetTraffic is numbered messages both ways: of each host to the group and to the node, and of the node to groups.
 type fleetTraffic struct {
-	f         *bridgeFleet
-	listeners [2]*program // of the node, of host 0
-	senders   []*program
+	f          *bridgeFleet
+	listeners  [2]*program // of the node, of host 0
+	senders    []*program
+	assignment int // when it began
 }
 
 const fleetRate = 100 // messages a second of each stream
@@ -23,7 +29,7 @@ const fleetRate = 100 // messages a second of each stream
 // begin begins it. The subnet's nodes come with it.
 func (f *bridgeFleet) begin() *fleetTraffic {
 	f.t.Helper()
-	x := &fleetTraffic{f: f}
+	x := &fleetTraffic{f: f, assignment: f.assignment()}
 	groups := []string{"listen", "-json", "-any-source", "-on", "packet:h0"}
 	for _, g := range toRoCE {
 		groups = append(groups, "-group", g)
@@ -32,6 +38,7 @@ func (f *bridgeFleet) begin() *fleetTraffic {
 	x.listeners[1] = f.hosts[0].launch(f.t, groups...)
 	node := x.listeners[0].qpn()
 	x.listeners[1].qpn()
+	f.learned(0x70)
 	send := []string{"send", "-json", "-rate", fmt.Sprint(fleetRate), "-to"}
 	for i := range f.hosts {
 		x.senders = append(x.senders, f.hosts[i].launch(f.t, append(send, toIB, "-on", "packet:h0")...),
@@ -43,6 +50,26 @@ func (f *bridgeFleet) begin() *fleetTraffic {
 	return x
 }
 
+// learned waits until the members that run know the node by the LID that it has now: what they send to its former one
+// reaches nobody, and could hide what is lost.
+func (f *bridgeFleet) learned(node ib.GUID) {
+	f.t.Helper()
+	ports := f.subnet.Ports()
+	lid := ports[slices.IndexFunc(ports, func(p fabric.PortInfo) bool { return p.GUID == node })].LID
+	line := regexp.MustCompile(fmt.Sprintf(`(?m)^10\.9\.0\.70 .* %v .*resolved`, lid))
+	for n := range f.members {
+		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			p := launch(f.t, "ctl", "-s", f.console(n), "show", "nodes")
+			if p.wait() != exitOK || line.MatchString(p.stdout.String()) {
+				break
+			}
+			if time.Since(began) > within {
+				f.t.Fatalf("m%d does not learn that the node has LID %v:\n%v", n, lid, &p.stdout)
+			}
+		}
+	}
+}
+
 // end ends it, and checks that nothing came twice or out of order, and that no stream lost more than a time's.
 func (x *fleetTraffic) end(what string, most time.Duration) {
 	x.f.t.Helper()
@@ -50,14 +77,14 @@ func (x *fleetTraffic) end(what string, most time.Duration) {
 		s.end(syscall.SIGTERM)
 	}
 	time.Sleep(200 * time.Millisecond) // what is under way
-	lost := time.Duration(0)
+	lost, reports := time.Duration(0), []report(nil)
 	for i, l := range x.listeners {
 		l.end(syscall.SIGTERM)
 		r, worst := l.last(), time.Duration(0)
 		for _, s := range r.Streams {
 			worst = max(worst, time.Duration(s.Lost)*time.Second/fleetRate)
 		}
-		lost = max(lost, worst)
+		lost, reports = max(lost, worst), append(reports, r)
 		way := []string{"to InfiniBand", "to RoCE"}[i]
 		x.f.t.Logf("%s, %s: %d messages of %d streams came, %v lost at most", what, way, r.Sum.Unique, len(r.Streams), worst)
 		if r.Sum.Duplicates+r.Sum.Reordered+r.Sum.Corrupted != 0 || len(r.Streams) != []int{2 * fleetHosts, len(toRoCE)}[i] {
@@ -67,6 +94,7 @@ func (x *fleetTraffic) end(what string, most time.Duration) {
 			x.f.t.Errorf("%s, %s: %v were lost, of %v", what, way, worst, most)
 		}
 	}
+	x.judge(what, most, reports...)
 	x.f.figure(what, lost)
 }
 

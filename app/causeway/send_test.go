@@ -145,8 +145,8 @@ type report struct {
 		Latency                                                                        struct{ Min, P50, P99, Max float64 } `json:"latency_us"`
 	}
 	Streams []struct {
-		From, To string
-		Lost     uint64
+		From, To, Stream string
+		Unique, Lost     uint64
 	}
 	Foreign uint64
 	Met     bool

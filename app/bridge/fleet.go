@@ -87,6 +87,7 @@ func joinFleet(b *Bridge) error {
 	if port, ok := b.ibPort.(ibside.Entitled); ok {
 		port.SendWhile(m.gate.entitled)
 	}
+	m.gate.unable = m.unable
 	m.gate.takeOver = func(macs []frame.MAC) { manage.TakeOver(context.Background(), b.loop, macs) }
 	m.member, err = right.New(right.Config{Name: m.name, Process: rand.Uint64(), Where: where, Store: store, Gate: m.gate, Right: f.Right})
 	if err != nil {

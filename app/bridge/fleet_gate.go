@@ -25,6 +25,7 @@ type shareGate struct {
 	name     string    // of the fleet
 	virtual  frame.MAC // of host share 0
 	takeOver func([]frame.MAC)
+	unable   func() string // as membership's
 	log      *slog.Logger
 
 	founded  atomic.Uint64 // when the fleet was, Unix time in nanoseconds; 0: not known yet
@@ -76,11 +77,15 @@ func (g *shareGate) close(closed lcore.Shares) {
 }
 
 // Leave implements right.Gate.
-func (g *shareGate) Leave(all []shares.Share) {
+func (g *shareGate) Leave(all []shares.Share) bool {
 	g.changing.Lock()
 	defer g.changing.Unlock()
+	if g.barred || g.unable() != "" {
+		return false
+	}
 	g.part.Leave = setOf(all)
 	g.apply()
+	return true
 }
 
 // mostCarried is how many packets a member tells of at most, which etcd keeps in one value.

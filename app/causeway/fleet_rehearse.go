@@ -116,7 +116,10 @@ func (g *shownGate) Open(all []shares.Share, _ right.Carried) { g.show("open", a
 func (g *shownGate) Close(all []shares.Share) { g.show("close", all) }
 
 // Leave implements right.Gate.
-func (g *shownGate) Leave(all []shares.Share) { g.leaving = all }
+func (g *shownGate) Leave(all []shares.Share) bool {
+	g.leaving = all
+	return true
+}
 
 // Left implements right.Gate. Nothing is forwarded in a rehearsal, so nothing was carried.
 func (g *shownGate) Left() right.Carried {

@@ -18,8 +18,9 @@ type Gate interface {
 	Open(all []shares.Share, carried Carried)
 	// Close returns when nothing forwards these shares any more.
 	Close(all []shares.Share)
-	// Leave has open shares forwarded as before, and noted what; hosts are to reach them elsewhere from now on.
-	Leave(all []shares.Share)
+	// Leave has open shares forwarded as before, and noted what; hosts are to reach them elsewhere from now on. False: they are
+	// not forwarded, for want of a fabric, and nothing has changed.
+	Leave(all []shares.Share) bool
 	// Left closes the shares that Leave has named, as Close does, and returns what was forwarded of them since; nil: too much.
 	Left() Carried
 	// Hold returns when what comes of shares that are not open is kept, and has hosts reach them here.

@@ -54,10 +54,10 @@ func (m *Member) leaves() bool { return m.passing.leaving != nil }
 func (m *Member) leave(lost set, now time.Time) bool {
 	until := now.Add(m.config.lingering())
 	heirs := m.heirs(&lost, now)
-	if len(heirs) == 0 || m.view.orphaned(now) || m.renewal.until.Before(until.Add(m.config.lingering())) {
+	lasts := !m.renewal.until.Before(until.Add(m.config.lingering()))
+	if len(heirs) == 0 || m.view.orphaned(now) || !lasts || !m.config.Gate.Leave(lost.list()) {
 		return false
 	}
-	m.config.Gate.Leave(lost.list())
 	m.passing.leaving = &leaving{m.view.epoch, lost, heirs, until}
 	m.note(Note{Leaves: lost.bits()})
 	return true

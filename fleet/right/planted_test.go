@@ -45,7 +45,10 @@ type hasty struct {
 	leaving []shares.Share
 }
 
-func (g *hasty) Leave(all []shares.Share) { g.leaving = all }
+func (g *hasty) Leave(all []shares.Share) bool {
+	g.leaving = all
+	return true
+}
 
 func (g *hasty) Left() Carried {
 	late := g.leaving

@@ -30,9 +30,10 @@ type simPass struct {
 }
 
 // Leave implements Gate.
-func (p *simProcess) Leave(all []shares.Share) {
+func (p *simProcess) Leave(all []shares.Share) bool {
 	p.stand(p.gateRng)
 	p.pass.leaving = simLeft{began: time.Now(), all: all}
+	return true
 }
 
 // Left implements Gate.

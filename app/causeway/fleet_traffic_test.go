@@ -86,7 +86,8 @@ func (x *fleetTraffic) end(what string, most time.Duration) {
 		}
 		lost, reports = max(lost, worst), append(reports, r)
 		way := []string{"to InfiniBand", "to RoCE"}[i]
-		x.f.t.Logf("%s, %s: %d messages of %d streams came, %v lost at most", what, way, r.Sum.Unique, len(r.Streams), worst)
+		late := time.Duration(r.Sum.Latency.Max) * time.Microsecond
+		x.f.t.Logf("%s, %s: %d messages of %d streams came, %v lost at most, %v late at most", what, way, r.Sum.Unique, len(r.Streams), worst, late)
 		if r.Sum.Duplicates+r.Sum.Reordered+r.Sum.Corrupted != 0 || len(r.Streams) != []int{2 * fleetHosts, len(toRoCE)}[i] {
 			x.f.t.Errorf("%s, %s: %+v", what, way, r)
 		}

@@ -17,6 +17,7 @@ type Fleet struct {
 	Key    string
 	Weight float64       // its part of the work beside that of other members
 	Right  time.Duration // how long it may forward after a renewal
+	Pushed bool          // what all members share comes from etcd, where "causeway push" has written it
 }
 
 // What a right may be, in milliseconds: etcd's answers take tens of them.
@@ -40,6 +41,9 @@ var fleetDoc = tableDoc{name: "fleet", meaning: "Several bridges as one, which s
 		meaning: "The file with the key of `cert`."},
 	{name: "weight", kind: number, def: int64(100), lo: 1, hi: 1000, example: "100",
 		meaning: "The bridge's part of the work: a member with 200 has twice the shares of one with 100."},
+	{name: "configuration", kind: text, def: "file", words: []string{"file", "etcd"}, example: `"etcd"`,
+		meaning: "Where what all members have the same comes from: `file`, this one; `etcd`, what `causeway push` has written there, which counts before " +
+			"what this file says of it. fleet.md has which keys these are. Until there was a push, it is this file, too."},
 	{name: "right_ms", shared: true, kind: number, def: int64(1000), lo: leastRight, hi: mostRight, example: "1000",
 		meaning: "The milliseconds for which a bridge may forward after it was last heard by etcd, the same in all members. The shares of one that dies without a word " +
 			"are carried on by others after that time. At least four election timeouts of etcd, or else a new leader there stops the fleet."},
@@ -57,7 +61,8 @@ func (p *parser) fleet(t *table) {
 		return
 	}
 	f := Fleet{Name: t.text("name"), Etcd: t.texts("etcd"), CA: t.text("ca"), Cert: t.text("cert"), Key: t.text("key"),
-		Weight: float64(t.number("weight")), Right: time.Duration(t.number("right_ms")) * time.Millisecond}
+		Weight: float64(t.number("weight")), Right: time.Duration(t.number("right_ms")) * time.Millisecond,
+		Pushed: t.text("configuration") == "etcd"}
 	p.cfg.Fleet = f
 	f.Check(t.fail)
 }

@@ -3,7 +3,6 @@
 package config
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,11 +28,7 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.origin = origin{path, sha256.Sum256(data), scanLines(string(data))}
-	fromFolder(&c.IB.Port.File, path)
-	for i := range c.MoreIB {
-		fromFolder(&c.MoreIB[i].Port.File, path)
-	}
+	c.loadedFrom(originOf(path, data))
 	return c, nil
 }
 

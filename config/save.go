@@ -17,6 +17,7 @@ type origin struct {
 	path  string
 	sum   [sha256.Size]byte
 	lines map[string]int // of keys, by paths as of scanLines
+	text  []byte         // to be read again, with what a fleet shares
 }
 
 // At names the place of a key such as "ib.port" in the file, to begin a message with: "config: bridge.toml:5". A key

@@ -12,7 +12,7 @@ import (
 // the fleet itself. A host's segment stands for its VLAN, which is shared.
 var ownKeys = []string{
 	"roce.port", "roce.addresses", "roce.querier", "ib.port", "ib.gid", "ib.host_gids", "ib.alias_gids", "ib.direct", "ib.node_idle", "ib.ipoib", "ib.name",
-	"fleet.name", "fleet.etcd", "fleet.ca", "fleet.cert", "fleet.key", "fleet.weight", "group.segments", "range.segments", "service.segment", "translate.segment",
+	"fleet.name", "fleet.etcd", "fleet.ca", "fleet.cert", "fleet.key", "fleet.weight", "fleet.configuration", "group.segments", "range.segments", "service.segment", "translate.segment",
 }
 
 // TestShared gives each key another value, and checks that it is shared, or known as a member's own.

@@ -35,7 +35,17 @@ func (t *table) has(key string) bool { return t.vals[key] != nil }
 
 // checkKeys reports unknown keys and missing ones, but not a missing one that an unknown one was meant to be.
 func (t *table) checkKeys() {
-	meant := map[string]bool{}
+	meant := t.unknownKeys()
+	for _, name := range tableNamed(t.name).keyNames(true) {
+		if !t.has(name) && !meant[name] {
+			t.fail(name, "%s is missing; write %s = %s", name, name, findKey(t.name, name).example)
+		}
+	}
+}
+
+// unknownKeys reports the keys that there are not, and returns those that they were meant to be.
+func (t *table) unknownKeys() (meant map[string]bool) {
+	meant = map[string]bool{}
 	for _, name := range sortedKeys(t.vals) {
 		if findKey(t.name, name) == nil {
 			known := tableNamed(t.name).keyNames(false)
@@ -43,11 +53,7 @@ func (t *table) checkKeys() {
 			meant[Nearest(name, known)] = true
 		}
 	}
-	for _, name := range tableNamed(t.name).keyNames(true) {
-		if !t.has(name) && !meant[name] {
-			t.fail(name, "%s is missing; write %s = %s", name, name, findKey(t.name, name).example)
-		}
-	}
+	return meant
 }
 
 // value returns a value of the TOML type T: the key's default when the key is missing or its value has another type,

@@ -231,6 +231,7 @@ cert = "c.pem"
 key = "k.pem"
 weight = 50
 right_ms = 2000
+configuration = "etcd"
 [policy]
 allow = ["10.9.0.0/24"]
 `

@@ -78,6 +78,8 @@ type Options struct {
 	Subnet *fabric.Fabric
 	// MoreSubnets are those of further [[ib]], in their order.
 	MoreSubnets []*fabric.Fabric
+	// Shared is what is in the configuration of its fleet's.
+	Shared Shared
 	// SetLogLevel, if not nil, changes the level of Log: Reload calls it.
 	SetLogLevel func(level string) error
 }
@@ -96,7 +98,7 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 		b.chooseIdle,
 		b.makeDatapath,
 		b.makeManagement,
-		func() error { return joinFleet(b) },
+		func() error { return joinFleet(b, o.Shared) },
 	} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, b.teardown.run())

@@ -36,6 +36,7 @@ type membership struct {
 	unable func() string // why the bridge cannot do its part; "": it can
 	agrees agreement
 	rivals rivals
+	pushes pushes
 
 	changing sync.Mutex // what operators change
 	left     string     // why the bridge is to leave its shares to others: drained, or ending; "": it is not
@@ -69,7 +70,7 @@ func virtualMAC(fleet string) (m frame.MAC) {
 }
 
 // joinFleet makes a bridge a member, which Run has take part.
-func joinFleet(b *Bridge) error {
+func joinFleet(b *Bridge, shared Shared) error {
 	f := b.cfg.Fleet
 	if f.Name == "" {
 		return nil
@@ -97,7 +98,10 @@ func joinFleet(b *Bridge) error {
 	const lasting = 3 // rights
 	m.rivals = rivals{fleet: f.Name, own: m.gate.fleet, bridges: func() []bridges.Bridge { return b.loop.Status().Bridges },
 		lasting: lasting * f.Right, bar: m.gate.bar, log: b.log}
-	b.membership, b.alone = m, errFleetDrain
+	m.pushes = pushes{store: store, name: m.name, file: shared.File, inForce: b.configuration,
+		unready: func(ctx context.Context) string { return whyUnready(ctx, b) }, agrees: &m.agrees, log: b.log}
+	m.pushes.follows.Store(&shared.Configuration)
+	b.membership, b.alone, b.reloaded = m, errFleetDrain, m.pushes.reloaded
 	return nil
 }
 
@@ -131,6 +135,7 @@ func (m *membership) run(ctx context.Context) error {
 	following.Go(func() { m.follow(ctx) })
 	following.Go(func() { m.agrees.run(ctx) })
 	following.Go(func() { m.rivals.run(ctx) })
+	following.Go(func() { m.pushes.run(ctx) })
 	err := m.member.Run(ctx)
 	switch {
 	case errors.Is(err, right.ErrReplaced):
@@ -248,7 +253,8 @@ type FleetStatus struct {
 	Name, Member string // Name is "" where there is no fleet
 	Part
 	right.Snapshot
-	virtual frame.MAC
+	Configured map[string]etcd.Follower // what members have of pushed configurations; nil: etcd does not tell
+	virtual    frame.MAC
 }
 
 // MACOf returns the MAC address of a host share.
@@ -261,6 +267,8 @@ func (m *membership) Fleet(ctx context.Context) (s FleetStatus, err error) {
 		return s, nil
 	}
 	s = FleetStatus{Name: m.cfg.Name, Member: m.name, Part: part, virtual: m.gate.virtual}
-	s.Snapshot, err = m.member.Snapshot(ctx)
+	if s.Snapshot, err = m.member.Snapshot(ctx); err == nil && m.cfg.Pushed {
+		s.Configured, _ = m.agrees.store.Followers(ctx) // without etcd the rest is shown
+	}
 	return s, err
 }

@@ -47,14 +47,19 @@ func (a *agreement) run(ctx context.Context) {
 	tick := time.NewTicker(compareEvery)
 	defer tick.Stop()
 	for {
-		if why, err := a.compare(ctx); err == nil {
-			a.differs.Store(&why)
-		}
+		a.again(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// again compares now.
+func (a *agreement) again(ctx context.Context) {
+	if why, err := a.compare(ctx); err == nil {
+		a.differs.Store(&why)
 	}
 }
 

@@ -37,6 +37,7 @@ type configuration struct {
 	before   *config.Config
 	pending  atomic.Pointer[unconfirmed] // only the holder of the token changes it
 	setLevel func(string) error
+	reloaded func(file *config.Config) (*config.Config, error) // with what the bridge's fleet shares
 	log      *slog.Logger
 
 	// Of the bridge, when it is built.
@@ -57,7 +58,8 @@ type configuration struct {
 }
 
 func newConfiguration(cfg *config.Config, setLevel func(string) error, log *slog.Logger) *configuration {
-	c := &configuration{token: make(chan struct{}, 1), setLevel: setLevel, log: log}
+	c := &configuration{token: make(chan struct{}, 1), setLevel: setLevel, log: log,
+		reloaded: func(file *config.Config) (*config.Config, error) { return file, nil }}
 	c.now.Store(cfg)
 	return c
 }
@@ -104,8 +106,17 @@ func ReloadReasons(err error) (lines []string) {
 // Config returns the configuration in force. It must not be changed.
 func (c *configuration) Config() *config.Config { return c.now.Load() }
 
-// Plan returns what another configuration would change, and an error if the bridge cannot change to it while it runs.
-func (c *configuration) Plan(to *config.Config) (config.Changes, error) {
+// Plan returns what reloading a file would change, and an error if the bridge cannot change to it while it runs.
+func (c *configuration) Plan(file *config.Config) (config.Changes, error) {
+	to, err := c.reloaded(file)
+	if err != nil {
+		return nil, err
+	}
+	return c.plan(to)
+}
+
+// plan returns what another configuration would change, as Plan does.
+func (c *configuration) plan(to *config.Config) (config.Changes, error) {
 	changes := config.Diff(c.Config(), to)
 	if never := changes.NeedRestart(); len(never) > 0 {
 		return changes, NeedsRestart(never)
@@ -127,10 +138,10 @@ func (c *configuration) Plan(to *config.Config) (config.Changes, error) {
 	return changes, nil
 }
 
-// Reload changes to another configuration, all of it or nothing, and returns what it changed. On an error nothing was
-// changed. Packets of what stays are not lost. One reload at a time: others wait.
-func (c *configuration) Reload(ctx context.Context, to *config.Config) (config.Changes, error) {
-	return c.edit(ctx, func(*config.Config) (*config.Config, error) { return to, nil })
+// Reload changes to the configuration of a file, with what the bridge's fleet shares, all of it or nothing, and returns what it
+// changed. On an error nothing was changed. Packets of what stays are not lost. One reload at a time: others wait.
+func (c *configuration) Reload(ctx context.Context, file *config.Config) (config.Changes, error) {
+	return c.edit(ctx, func(*config.Config) (*config.Config, error) { return c.reloaded(file) })
 }
 
 // Undo changes back to the configuration before the last change; a second one, to that after it. It takes back a
@@ -183,7 +194,7 @@ func (c *configuration) edit(ctx context.Context, make func(*config.Config) (*co
 
 // apply changes to another configuration. The caller has the lock.
 func (c *configuration) apply(ctx context.Context, to *config.Config) (config.Changes, error) {
-	changes, err := c.Plan(to)
+	changes, err := c.plan(to)
 	if err == nil && len(changes) == 0 {
 		c.now.Store(to) // it means the same, but may be of another file
 	}

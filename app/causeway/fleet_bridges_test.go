@@ -67,6 +67,7 @@ type bridgeFleet struct {
 	etcd    [3]voter
 	members map[int]*program
 	files   map[int]string
+	keys    string // lines that members' [fleet] has besides
 }
 
 // voter is a server of etcd.
@@ -180,7 +181,7 @@ func (f *bridgeFleet) start(n int) {
 	}
 	dir := f.t.TempDir()
 	text := strings.NewReplacer("console.sock", filepath.Join(dir, "console.sock"), "mN", fmt.Sprint("m", n), "25N", fmt.Sprint(250+n), "SOCKET", f.socket,
-		"GROUPS", groups.String(), "CPU", fmt.Sprint(n%2)).Replace(fleetFile)
+		"GROUPS", groups.String(), "CPU", fmt.Sprint(n%2), "[fleet]\n", "[fleet]\n"+f.keys).Replace(fleetFile)
 	f.files[n] = filepath.Join(dir, "causeway.toml")
 	if err := os.WriteFile(f.files[n], []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)

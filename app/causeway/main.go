@@ -43,6 +43,7 @@ func commands() []command {
 		{"doctor", "[-json | -fixes | -all] [-netdev INTERFACE] [FILE]", "check this machine, and show commands that fix it", runDoctor},
 		{"acm", "[-out DIR] [...] FILE", "write the files with which ibacm on InfiniBand nodes finds RoCE hosts", runACM},
 		{"fleet", "plan -member NAME[:WEIGHT]... | rehearse -etcd URL -name NAME [...]", "show how several bridges would divide the work", runFleet},
+		{"push", "-c FILE [-wait TIME] [-text | SHARED]", "give all bridges of a fleet another configuration", runPush},
 		{"drops", "[REASON...]", "explain drop reasons", runDrops},
 		{"completion", "bash | zsh | fish", "print a shell's completion of all commands", runCompletion},
 		{"version", "", "print the version", runVersion},

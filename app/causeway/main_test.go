@@ -46,6 +46,8 @@ func TestCommandLines(t *testing.T) {
 		{"no reason", "drops icr", exitUsage, "", `there is no reason "icr"; did you mean icrc?`},
 		{"check without a file", "check", exitUsage, "", "causeway check: name a file; usage: causeway check [-here] FILE..."},
 		{"devices of something", "devices eth0", exitUsage, "", "devices takes no arguments; usage: causeway devices [-json]"},
+		{"a push without a bridge's file", "push shared.toml", exitUsage, "", "name a bridge's file with -c, and one file to push, or -text, or none;"},
+		{"a push without patience", "push -c x.toml -wait 0s shared.toml", exitUsage, "", "-wait 0s: write a time above 0, such as 30s;"},
 		{"version", "version", exitOK, "causeway ", ""},
 		{"--version", "--version", exitOK, "causeway ", ""},
 		{"version of something", "version 1", exitUsage, "", "version takes no arguments"},

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"causeway/app/bridge"
@@ -73,16 +74,21 @@ func runConfigured(file string, cfg *config.Config, unconfined bool, out *logs.O
 			return exitFailed
 		}
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	cfg, shared, err := bridge.StartWith(ctx, cfg, keptShared(file), log)
+	if err != nil {
+		fmt.Fprintln(out, err)
+		return exitFailed
+	}
 	for _, n := range cfg.Notes {
 		log.Warn("configuration", "note", n.Error())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	context.AfterFunc(ctx, stop) // a second signal kills a bridge that does not stop after the first
-	options := bridge.Options{Log: log, SetLogLevel: control.SetLevel, Unconfined: unconfined}
+	options := bridge.Options{Log: log, SetLogLevel: control.SetLevel, Unconfined: unconfined, Shared: shared}
 	if err := buildAndRun(ctx, cfg, configFile{file, hangups}, options, control); err != nil {
 		control.Flush() // so that why it ends is the last line
 		fmt.Fprintln(out, err)
@@ -92,6 +98,15 @@ func runConfigured(file string, cfg *config.Config, unconfined bool, out *logs.O
 		return exitCode(err)
 	}
 	return exitOK
+}
+
+// keptShared is the file that has what a bridge's fleet shares, for a start without etcd: in the folder that systemd made for
+// the bridge, or beside its configuration.
+func keptShared(file string) string {
+	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
+		return filepath.Join(dir, "pushed.json")
+	}
+	return file + ".pushed"
 }
 
 // suits returns what keeps a configuration from running on this machine.

@@ -5,9 +5,13 @@ package command
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"causeway/app/bridge"
+	"causeway/fleet/etcd"
 	"causeway/fleet/right"
 	fleet "causeway/fleet/shares"
 )
@@ -51,6 +55,7 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 		part.Rows = append(part.Rows, []any{name, memberState(&m), m.Weight, hosts, groups, m.Epoch, Age(m.Ago)})
 	}
 	part.Note = fmt.Sprintf("The fleet is %s, and its assignment number %d. This bridge has %d host and %d group shares open.", s.Name, s.Epoch, s.Hosts, s.Groups)
+	part.Note = notes(part.Note, versionsOf(s.Configured))
 	if s.Why != "" {
 		part.Note = notes(part.Note, "It does no part of the work: "+s.Why+".")
 	}
@@ -61,6 +66,22 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 		part.Note = notes(part.Note, "It has no right to forward (right_ended): etcd did not answer in time.")
 	}
 	return table(part), nil
+}
+
+// versionsOf says which members have which pushed configuration.
+func versionsOf(all map[string]etcd.Follower) string {
+	versions := map[uint64][]string{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		versions[all[name].Version] = append(versions[all[name].Version], name)
+	}
+	var parts []string
+	for _, v := range slices.Sorted(maps.Keys(versions)) {
+		parts = append(parts, fmt.Sprintf("version %d by %s", v, strings.Join(versions[v], ", ")))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Of the configuration in etcd (causeway push), members last had " + strings.Join(parts, ", and ") + "."
 }
 
 func memberState(m *right.Seen) string {

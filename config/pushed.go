@@ -153,7 +153,7 @@ func (p *parser) merge(own, shared document) {
 	}
 }
 
-// replace takes a whole table from what is shared. Other bridges are others to each member, and so stay its own.
+// replaceTable takes a whole table from what is shared. Other bridges are others to each member, and so stay its own.
 func replaceTable(name string, own, shared document) {
 	had, _ := tablesIn(own[name])
 	delete(own, name)

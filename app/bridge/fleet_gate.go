@@ -45,8 +45,10 @@ func (g *shareGate) Open(all []shares.Share, carried right.Carried) {
 	defer g.changing.Unlock()
 	g.settle()
 	opened := setOf(all)
-	if carried == nil || !g.carry(carried) {
+	held := both(g.part.Hold, opened)
+	if held != (lcore.Shares{}) && (carried == nil || !g.carry(carried)) {
 		g.part.Hold = minus(g.part.Hold, opened)
+		g.noOverlap("who had the shares has not told what it carried", "dropped", "what was kept of them")
 	}
 	g.part.Open = plus(g.part.Open, opened)
 	g.apply()
@@ -92,13 +94,16 @@ func (g *shareGate) Leave(all []shares.Share) bool {
 const mostCarried = 32768
 
 // Left implements right.Gate.
-func (g *shareGate) Left() right.Carried {
+func (g *shareGate) Left(late []string) right.Carried {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.close(g.part.Leave)
+	if len(late) > 0 {
+		g.noOverlap("members did not say in time that they hold the shares", "members", late)
+	}
 	ids, all := g.rights.Noted()
 	if !all || len(ids) > mostCarried {
-		g.log.Warn("fleet_noted_too_much", "packets", len(ids), "most", mostCarried, "note", "who has the shares now drops what it kept of them")
+		g.noOverlap("more packets were carried meanwhile than can be told", "most", mostCarried)
 		return nil
 	}
 	carried := make(right.Carried, 0, 8*len(ids))
@@ -112,7 +117,7 @@ func (g *shareGate) Left() right.Carried {
 const patience = 50 * time.Millisecond
 
 // Hold implements right.Gate.
-func (g *shareGate) Hold(all []shares.Share) {
+func (g *shareGate) Hold(all []shares.Share) bool {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.settle()
@@ -122,8 +127,19 @@ func (g *shareGate) Hold(all []shares.Share) {
 	held := setOf(all)
 	g.part.Hold = plus(g.part.Hold, held)
 	g.apply()
-	g.await()
+	if !g.await() {
+		g.part.Hold = minus(g.part.Hold, held)
+		g.apply()
+		g.noOverlap("the workers' queues are never empty", "for", patience)
+		return false
+	}
 	g.announce(held.Hosts)
+	return true
+}
+
+// noOverlap says that shares pass with a loss.
+func (g *shareGate) noOverlap(why string, args ...any) {
+	g.log.Warn("fleet_no_overlap", append([]any{"reason", why}, args...)...)
 }
 
 // Drop implements right.Gate.
@@ -132,6 +148,7 @@ func (g *shareGate) Drop(all []shares.Share) {
 	defer g.changing.Unlock()
 	g.part.Hold = minus(g.part.Hold, setOf(all))
 	g.apply()
+	g.noOverlap("who had the shares did not close them in time, or the assignment has changed again", "dropped", "what was kept of them")
 }
 
 // settle has the workers be done with what was held and is open now.

@@ -122,13 +122,13 @@ func (g *shownGate) Leave(all []shares.Share) bool {
 }
 
 // Left implements right.Gate. Nothing is forwarded in a rehearsal, so nothing was carried.
-func (g *shownGate) Left() right.Carried {
+func (g *shownGate) Left([]string) right.Carried {
 	g.Close(g.leaving)
 	return right.Carried{}
 }
 
 // Hold implements right.Gate.
-func (g *shownGate) Hold([]shares.Share) {}
+func (g *shownGate) Hold([]shares.Share) bool { return true }
 
 // Drop implements right.Gate.
 func (g *shownGate) Drop([]shares.Share) {}

@@ -110,7 +110,7 @@ var events = []event{
 	{"fleet_no_part", "warn", "The program", "It cannot do its part, and why: its shares go to other members."},
 	{"fleet_twice", "warn", "The program", "Another fleet of the same name is on the subnet, with another etcd: the MAC addresses of both are the same. With `withdraws=true` this bridge does no part until that is over (`fleet_part`), else the other fleet's do none. Give one of them another name."},
 	{"fleet_shares", "info", "The program", "The bridge forwards so many of the fleet's shares from now on; `show shares` has which."},
-	{"fleet_noted_too_much", "warn", "The program", "The bridge forwarded more of shares that it left within a moment than it can tell of (`most`), so that what their new owner kept meanwhile is lost, as if it had kept nothing."},
+	{"fleet_no_overlap", "warn", "The program", "Shares of the fleet pass to or from this bridge as if who had them had died, so that what comes meanwhile is lost: `reason` is why. See [Shares pass](fleet.md#shares-pass)."},
 	{"fleet_no_right", "error", "The program", "The bridge has no right to forward for its fleet, and drops everything (`right_ended`): no server of `etcd` answers, or they have no leader. `fleet_right_lapsed` says when that is over."},
 	{"fleet_right_lapsed", "warn", "The program", "The bridge had no right to forward `for` this long (`right_ended`): etcd did not answer in time, or the process was stopped."},
 	{"fleet_push_refused", "warn", "The program", "The bridge could not have the configuration of this `version` that is pushed `by` somebody (`causeway push`), and why. Nothing is changed."},

@@ -22,9 +22,11 @@ type Gate interface {
 	// not forwarded, for want of a fabric, and nothing has changed.
 	Leave(all []shares.Share) bool
 	// Left closes the shares that Leave has named, as Close does, and returns what was forwarded of them since; nil: too much.
-	Left() Carried
-	// Hold returns when what comes of shares that are not open is kept, and has hosts reach them here.
-	Hold(all []shares.Share)
+	// Late are the members that have not said in time that they hold theirs.
+	Left(late []string) Carried
+	// Hold returns when what comes of shares that are not open is kept, and has hosts reach them here. False: that takes too
+	// long, and nothing is held.
+	Hold(all []shares.Share) bool
 	// Drop drops what was kept of shares, and holds them no more.
 	Drop(all []shares.Share)
 	// Until moves the deadline, a time of the member's Clock. Whoever forwards compares it with his own reading of that clock.

@@ -41,6 +41,9 @@ type holding struct {
 	until   time.Time
 }
 
+// owners are those who leave what is held, by name, so that nothing depends on a map's order.
+func (p *passing) owners() []string { return slices.Sorted(maps.Keys(p.holding)) }
+
 // lingering is how long a member waits at most for those that are to hold what it leaves. Its right is not renewed meanwhile.
 func (c *Config) lingering() time.Duration { return c.Right / 10 }
 
@@ -114,7 +117,7 @@ func (m *Member) linger(now time.Time) time.Time {
 func (m *Member) finish(now time.Time) {
 	l := m.passing.leaving
 	m.passing.leaving = nil
-	carried := m.config.Gate.Left()
+	carried := m.config.Gate.Left(slices.Sorted(maps.Keys(l.heirs)))
 	m.open = m.open.minus(&l.set)
 	m.follows(l.epoch, carried, now)
 }
@@ -161,9 +164,11 @@ func (m *Member) hold(n Note, now time.Time) {
 	if theirs = theirs.minus(&m.open); theirs.empty() || m.passing.holding[n.Member] != nil {
 		return
 	}
-	m.config.Gate.Hold(theirs.list())
+	if !m.config.Gate.Hold(theirs.list()) {
+		return
+	}
 	m.passing.holding[n.Member] = &holding{set: theirs, process: n.Process, until: now.Add(3 * m.config.lingering())}
-	m.note(Note{Holds: slices.Sorted(maps.Keys(m.passing.holding))})
+	m.note(Note{Holds: m.passing.owners()})
 }
 
 // left takes in what a member says that it carried.
@@ -176,7 +181,8 @@ func (m *Member) left(r Record) {
 // openAll opens shares.
 func (m *Member) openAll(free set) {
 	m.open.unite(&free)
-	for name, h := range m.passing.holding {
+	for _, name := range m.passing.owners() {
+		h := m.passing.holding[name]
 		held := h.both(&free)
 		if held.empty() {
 			continue
@@ -194,7 +200,8 @@ func (m *Member) openAll(free set) {
 
 // expire drops what is held in vain, and returns when to look again.
 func (m *Member) expire(now time.Time) (again time.Time) {
-	for name, h := range m.passing.holding {
+	for _, name := range m.passing.owners() {
+		h := m.passing.holding[name]
 		switch {
 		case !now.Before(h.until):
 			delete(m.passing.holding, name)
@@ -209,7 +216,8 @@ func (m *Member) expire(now time.Time) (again time.Time) {
 // drop drops all that is held.
 func (m *Member) drop() {
 	var all []shares.Share
-	for _, h := range m.passing.holding {
+	for _, name := range m.passing.owners() {
+		h := m.passing.holding[name]
 		all = append(all, h.list()...)
 	}
 	if clear(m.passing.holding); len(all) > 0 {

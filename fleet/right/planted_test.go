@@ -50,7 +50,7 @@ func (g *hasty) Leave(all []shares.Share) bool {
 	return true
 }
 
-func (g *hasty) Left() Carried {
+func (g *hasty) Left([]string) Carried {
 	late := g.leaving
 	time.AfterFunc(50*time.Millisecond, func() { g.Gate.Close(late) })
 	return nil

@@ -37,7 +37,7 @@ func (p *simProcess) Leave(all []shares.Share) bool {
 }
 
 // Left implements Gate.
-func (p *simProcess) Left() Carried {
+func (p *simProcess) Left([]string) Carried {
 	l := p.pass.leaving
 	p.Close(l.all)
 	l.closed = time.Now()
@@ -46,11 +46,15 @@ func (p *simProcess) Left() Carried {
 }
 
 // Hold implements Gate.
-func (p *simProcess) Hold(all []shares.Share) {
+func (p *simProcess) Hold(all []shares.Share) bool {
 	p.stand(p.gateRng)
+	if p.gateRng.IntN(50) == 0 {
+		return false
+	}
 	for _, s := range all {
 		p.pass.held[s] = time.Now()
 	}
+	return true
 }
 
 // Drop implements Gate.

@@ -141,8 +141,8 @@ func (g *openGate) Close(all []shares.Share) {
 
 func (*openGate) Until(time.Time)           {}
 func (*openGate) Leave([]shares.Share) bool { return false }
-func (*openGate) Left() Carried             { return nil }
-func (*openGate) Hold([]shares.Share)       {}
+func (*openGate) Left([]string) Carried     { return nil }
+func (*openGate) Hold([]shares.Share) bool  { return true }
 func (*openGate) Drop([]shares.Share)       {}
 
 // A member whose right is of the newest epoch opens what it is given; another epoch closes what that one does not give, and

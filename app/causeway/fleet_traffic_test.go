@@ -124,20 +124,25 @@ func (f *bridgeFleet) during(what string, most, rest time.Duration, happens func
 	time.Sleep(500 * time.Millisecond)
 	happens()
 	time.Sleep(rest)
-	for p, n := range f.noOverlap() {
-		if n > before[p] && most == 0 {
+	for p, lines := range f.noOverlap() {
+		if more := lines[len(before[p]):]; len(more) > 0 && most == 0 {
 			most = 3 * 150 * time.Millisecond
-			f.t.Logf("%s: shares passed without an overlap, because this machine is slow", what)
+			f.t.Logf("%s: shares passed without an overlap, because this machine is slow:\n%s", what, strings.Join(more, ""))
 		}
 	}
 	x.end(what, most)
 }
 
-// noOverlap counts how often each member has said that shares passed to or from it with a loss.
-func (f *bridgeFleet) noOverlap() map[*program]int {
-	said := map[*program]int{}
+// noOverlap returns what each member has logged of shares that passed to or from it with a loss. After one that was killed, its
+// witness has written, too.
+func (f *bridgeFleet) noOverlap() map[*program][]string {
+	said := map[*program][]string{}
 	for _, p := range f.members {
-		said[p] = strings.Count(p.stderr.String(), `"fleet_no_overlap"`) // after what was killed, its witness has written, too
+		for line := range strings.Lines(p.stderr.String()) {
+			if strings.Contains(line, `"fleet_no_overlap"`) {
+				said[p] = append(said[p], line)
+			}
+		}
 	}
 	return said
 }

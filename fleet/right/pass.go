@@ -45,7 +45,7 @@ type holding struct {
 func (p *passing) owners() []string { return slices.Sorted(maps.Keys(p.holding)) }
 
 // lingering is how long a member waits at most for those that are to hold what it leaves. Its right is not renewed meanwhile.
-func (c *Config) lingering() time.Duration { return c.Right / 10 }
+func (c *Config) lingering() time.Duration { return c.Right / 5 }
 
 // settling is how long a member goes on when all hold what it leaves: what is on its way to it by then comes.
 func (c *Config) settling() time.Duration { return c.Right / 50 }

@@ -146,7 +146,7 @@ func (m *Member) noted(n Note, now time.Time) {
 		return
 	}
 	m.hold(n, now)
-	if l := m.passing.leaving; l != nil && slices.Contains(n.Holds, m.config.Name) {
+	if l := m.passing.leaving; l != nil && l.heirs[n.Member] && slices.Contains(n.Holds, m.config.Name) {
 		if delete(l.heirs, n.Member); len(l.heirs) == 0 {
 			l.until = now.Add(m.config.settling())
 		}
@@ -171,9 +171,10 @@ func (m *Member) hold(n Note, now time.Time) {
 	m.note(Note{Holds: m.passing.owners()})
 }
 
-// left takes in what a member says that it carried.
+// left takes in what a member says that it carried. Its next records do not say so again.
 func (m *Member) left(r Record) {
-	if h := m.passing.holding[r.Member]; h != nil && h.process == r.Process && r.Epoch == m.view.epoch {
+	h := m.passing.holding[r.Member]
+	if h != nil && h.process == r.Process && r.Epoch == m.view.epoch && r.Carried != nil {
 		h.carried = r.Carried
 	}
 }

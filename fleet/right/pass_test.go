@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"testing"
+	"time"
+)
+
+// What a member has carried is in one record of its, and the next one may come before the shares can be opened.
+func TestCarriedStays(t *testing.T) {
+	m, err := New(Config{Name: "me", Process: 9, Store: emptyStore{}, Gate: &openGate{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.view.epoch = 2
+	m.passing.holding["a"] = &holding{process: 1}
+	for _, r := range []Record{
+		{Member: "a", Process: 1, Epoch: 2, Carried: Carried("carried "), Renewals: 1},
+		{Member: "a", Process: 1, Epoch: 2, Renewals: 2},
+		{Member: "a", Process: 2, Epoch: 2, Carried: Carried("another "), Renewals: 1},
+	} {
+		m.left(r)
+	}
+	if got := string(m.passing.holding["a"].carried); got != "carried " {
+		t.Errorf("what a has carried is %q", got)
+	}
+}
+
+// A member that says again that it holds has the owner wait no longer.
+func TestHoldsOnce(t *testing.T) {
+	m, err := New(Config{Name: "me", Process: 9, Store: emptyStore{}, Gate: &openGate{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	m.view.epoch = 2
+	m.passing.leaving = &leaving{epoch: 2, heirs: map[string]bool{"a": true}, until: now.Add(m.config.lingering())}
+	for i := range 3 {
+		m.noted(Note{Member: "a", Process: 1, Epoch: 2, Holds: []string{"me"}}, now.Add(time.Duration(i)*time.Millisecond))
+	}
+	if want := now.Add(m.config.settling()); !m.passing.leaving.until.Equal(want) {
+		t.Errorf("it waits until %v after the first", m.passing.leaving.until.Sub(now))
+	}
+}

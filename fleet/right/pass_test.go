@@ -3,8 +3,11 @@
 package right
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"causeway/fleet/shares"
 )
 
 // What a member has carried is in one record of its, and the next one may come before the shares can be opened.
@@ -41,5 +44,38 @@ func TestHoldsOnce(t *testing.T) {
 	}
 	if want := now.Add(m.config.settling()); !m.passing.leaving.until.Equal(want) {
 		t.Errorf("it waits until %v after the first", m.passing.leaving.until.Sub(now))
+	}
+}
+
+// endStore has another assignment than a record at first.
+type endStore struct {
+	emptyStore
+	epoch uint64
+	wrote []Record
+}
+
+func (s *endStore) Renew(_ context.Context, r Record) error {
+	if r.Epoch != s.epoch {
+		return ErrEpoch
+	}
+	s.wrote = append(s.wrote, r)
+	return nil
+}
+
+func (s *endStore) Watch(_ context.Context, f func(Event)) error {
+	f(Event{Epoch: s.epoch, Assignment: &shares.Assignment{}})
+	return nil
+}
+
+// A member that ends as soon as it has closed what it left tells what it carried, of that assignment alone.
+func TestEndTellsCarried(t *testing.T) {
+	for epoch, want := range map[uint64]string{2: "carried ", 3: ""} {
+		s := &endStore{epoch: epoch}
+		if err := End(t.Context(), s, Record{Member: "me", Process: 9, Epoch: 2, Carried: Carried("carried ")}); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.wrote[0]; string(got.Carried) != want || !got.Ended {
+			t.Errorf("in epoch %d it wrote %+v", epoch, got)
+		}
 	}
 }

@@ -69,9 +69,7 @@ func (m *Member) resign(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.config.Right)
 	defer cancel()
 	m.renewal.count++
-	last := m.record()
-	last.Carried = nil // whatever epoch that was of
-	return End(ctx, m.config.Store, last)
+	return End(ctx, m.config.Store, m.record())
 }
 
 // End says that a process forwards nothing any more, so that nobody waits for its right to run out. A supervisor that saw
@@ -86,6 +84,7 @@ func End(ctx context.Context, s Store, r Record) error {
 		if r.Epoch, err = otherEpoch(ctx, s, r.Epoch); err != nil {
 			return err
 		}
+		r.Carried = nil // of the epoch before
 	}
 }
 

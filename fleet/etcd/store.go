@@ -54,11 +54,12 @@ type assignment struct {
 	Owner   []byte          `json:"owner"`
 	Heir    []byte          `json:"heir"`
 
-	Pins map[string]string `json:"pins,omitempty"` // names of members by names of shares
+	Pins      map[string]string `json:"pins,omitempty"` // names of members by names of shares
+	Unanimous bool              `json:"unanimous,omitempty"`
 }
 
 func encode(epoch uint64, a *shares.Assignment) ([]byte, error) {
-	kept := assignment{epoch, a.Members, make([]byte, shares.Count), make([]byte, shares.Count), map[string]string{}}
+	kept := assignment{epoch, a.Members, make([]byte, shares.Count), make([]byte, shares.Count), map[string]string{}, a.Unanimous}
 	for s, member := range a.Pins {
 		kept.Pins[s.String()] = member
 	}
@@ -76,7 +77,7 @@ func decode(text []byte) (uint64, *shares.Assignment, error) {
 	if len(kept.Owner) != shares.Count || len(kept.Heir) != shares.Count {
 		return 0, nil, fmt.Errorf("it has %d owners and %d heirs; there are %d shares", len(kept.Owner), len(kept.Heir), shares.Count)
 	}
-	a := &shares.Assignment{Members: kept.Members, Pins: map[shares.Share]string{}}
+	a := &shares.Assignment{Members: kept.Members, Pins: map[shares.Share]string{}, Unanimous: kept.Unanimous}
 	for name, member := range kept.Pins {
 		s, err := shares.ParseShare(name)
 		if err != nil {
@@ -223,12 +224,20 @@ func (s *Store) Tell(ctx context.Context, n right.Note) error {
 }
 
 // Propose implements right.Store.
-func (s *Store) Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error {
-	text, err := encode(epoch+1, a)
+func (s *Store) Propose(ctx context.Context, p right.Proposal) error {
+	text, err := encode(p.Epoch+1, p.Assignment)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, []clientv3.Cmp{s.at(epoch)}, clientv3.OpPut(s.epochKey(), strconv.FormatUint(epoch+1, 10)), clientv3.OpPut(s.assignmentKey(), string(text)))
+	when := []clientv3.Cmp{s.at(p.Epoch)}
+	if by := p.By; by != nil {
+		holds, err := json.Marshal(holder{by.Process, by.Claim})
+		if err != nil {
+			return err
+		}
+		when = append(when, clientv3.Compare(clientv3.Value(s.processKey(by.Member)), "=", string(holds)))
+	}
+	return s.write(ctx, when, clientv3.OpPut(s.epochKey(), strconv.FormatUint(p.Epoch+1, 10)), clientv3.OpPut(s.assignmentKey(), string(text)))
 }
 
 func (s *Store) write(ctx context.Context, when []clientv3.Cmp, ops ...clientv3.Op) error {

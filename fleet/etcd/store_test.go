@@ -85,13 +85,13 @@ func TestStore(t *testing.T) {
 	var got []error
 	for _, f := range []func() error{
 		func() error { return s.Renew(ctx, record(0, 1)) },
-		func() error { return s.Propose(ctx, 0, plan("a", "b")) },
-		func() error { return s.Propose(ctx, 0, plan("a")) },
+		func() error { return s.Propose(ctx, right.Proposal{Epoch: 0, Assignment: plan("a", "b")}) },
+		func() error { return s.Propose(ctx, right.Proposal{Epoch: 0, Assignment: plan("a")}) },
 		func() error { return s.Renew(ctx, record(0, 2)) },
 		func() error { return s.Renew(ctx, record(1, 3)) },
 		func() error { return etcd.New(c, "other").Renew(ctx, record(0, 4)) },
 		func() error { return s.Renew(ctx, record(2, 5)) },
-		func() error { return s.Propose(ctx, 1, plan("a", "b", "c")) },
+		func() error { return s.Propose(ctx, right.Proposal{Epoch: 1, Assignment: plan("a", "b", "c")}) },
 		func() error { return s.Renew(ctx, record(1, 6)) },
 	} {
 		got = append(got, f())
@@ -142,6 +142,17 @@ func TestStoreProcesses(t *testing.T) {
 	if last, found, err := s.Record(ctx, "a"); err != nil || !found || last.Process != 3 {
 		t.Errorf("%+v, %t, %v", last, found, err)
 	}
+	for _, c := range []struct {
+		by   right.Record
+		want error
+	}{
+		{right.Record{Member: "a", Process: 3, Claim: 4}, right.ErrEpoch}, {right.Record{Member: "a", Process: 1, Claim: 5}, right.ErrEpoch},
+		{right.Record{Member: "b", Process: 3, Claim: 5}, right.ErrEpoch}, {right.Record{Member: "a", Process: 3, Claim: 5}, nil},
+	} {
+		if err := s.Propose(ctx, right.Proposal{Assignment: plan("a"), By: &c.by}); !errors.Is(err, c.want) {
+			t.Errorf("a proposal by %+v: %v, want %v", c.by, err, c.want)
+		}
+	}
 	if _, found, err := s.Record(ctx, "b"); err != nil || found {
 		t.Errorf("of nobody: %t, %v", found, err)
 	}
@@ -154,14 +165,15 @@ func TestStoreAssignment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	want.Unanimous = true
 	want.Owner[5], want.Heir[6] = shares.Nobody, shares.Nobody
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := s.Propose(ctx, 0, want); err != nil {
+	if err := s.Propose(ctx, right.Proposal{Epoch: 0, Assignment: want}); err != nil {
 		t.Fatal(err)
 	}
 	err = s.Watch(ctx, func(e right.Event) {
-		if e.Epoch != 1 || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || !slices.Equal(e.Assignment.Members, want.Members) {
+		if e.Epoch != 1 || !e.Assignment.Unanimous || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || !slices.Equal(e.Assignment.Members, want.Members) {
 			t.Errorf("%d: %v", e.Epoch, e.Assignment.Members)
 		}
 		cancel()

@@ -5,6 +5,7 @@ package right
 import (
 	"context"
 	"errors"
+	"time"
 
 	"causeway/fleet/shares"
 )
@@ -27,11 +28,43 @@ func (m *Member) Change(ctx context.Context, change func(*shares.Assignment) (*s
 		if err != nil {
 			return err
 		}
-		if err = m.config.Store.Propose(ctx, s.Epoch, next); !errors.Is(err, ErrEpoch) {
+		next.Unanimous = s.Assignment.Unanimous
+		if err = m.change(ctx, s.Epoch, next); !errors.Is(err, ErrEpoch) {
 			return err
 		}
 		select {
 		case <-m.config.Clock.After(m.config.interval()): // by then the newer one has come
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// change proposes an assignment as soon as the member is not bound by what it has promised.
+func (m *Member) change(ctx context.Context, epoch uint64, next *shares.Assignment) error {
+	type leave struct {
+		by    *Record
+		until time.Duration
+	}
+	for {
+		free := make(chan leave, 1)
+		m.post(ctx, func(now time.Time) {
+			by, bound := m.rules.bound(m, now)
+			if !now.Before(bound) && epoch == m.view.epoch {
+				m.proposal.tried = epoch
+			}
+			free <- leave{by, bound.Sub(now)}
+		})
+		select {
+		case l := <-free:
+			if l.until <= 0 {
+				return m.config.Store.Propose(ctx, Proposal{epoch, next, l.by})
+			}
+			select {
+			case <-m.config.Clock.After(min(l.until, m.config.interval())):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}

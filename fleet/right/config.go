@@ -69,6 +69,13 @@ type Config struct {
 	Right   time.Duration // how long a renewal lets a member forward; 0: DefaultRight
 	// Drift is how much faster or slower than true time any member's clock may run; 0: DefaultDrift.
 	Drift float64
+	// Say tells all other members a word, of at most 64 bytes and this goroutine's, by whatever ways there are but the store. They
+	// give it to Member.Heard. With it the member goes on without the store while all others promise to propose nothing, if they
+	// all have it; such a name must not be another process's that may be alive. Nil: there is no way. It may not block.
+	Say func(word []byte)
+	// Gone reports whether the process that was there (Record.Where) has ended for certain. Nil: that is never known. It may not
+	// block.
+	Gone func(where string) bool
 	// Suspect says that a member is believed dead, for whatever reason. A suspicion only starts a take-over: it opens no
 	// share. Nil: none is. It is called from the member's goroutine and may not block.
 	Suspect func(name string) bool
@@ -92,6 +99,9 @@ func (c *Config) complete() error {
 	}
 	if c.Clock == nil {
 		c.Clock = SystemClock{}
+	}
+	if c.Gone == nil {
+		c.Gone = func(string) bool { return false }
 	}
 	if c.Suspect == nil {
 		c.Suspect = func(string) bool { return false }

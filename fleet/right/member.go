@@ -16,17 +16,18 @@ type Member struct {
 	rules  rules
 	inbox  chan func(now time.Time)
 
-	view     *view
-	epoch    uint64 // that it follows
-	open     set
-	passing  passing
-	started  bool   // its own record came back
-	claim    uint64 // as in Record
-	claimed  bool   // the store has its record
-	refused  int    // times that it had none, because of another process
-	replaced bool
-	renewal  renewal
-	proposal proposal
+	view      *view
+	epoch     uint64 // that it follows
+	open      set
+	passing   passing
+	started   bool   // its own record came back
+	claim     uint64 // as in Record
+	claimed   bool   // the store has its record
+	refused   int    // times that it had none, because of another process
+	replaced  bool
+	renewal   renewal
+	proposal  proposal
+	unanimity unanimity
 }
 
 // rules are the decisions that safety depends on. Tests plant mistakes in them.
@@ -35,6 +36,10 @@ type rules struct {
 	blocked  func(v *view, own identity, now time.Time) (set, time.Time)
 	mine     func(v *view, name string, now time.Time) *set
 	plan     func(members []shares.Member, before *shares.Assignment) *shares.Assignment
+	unites   func(m *Member) bool
+	agreed   func(u *unanimity) bool
+	named    func(m *Member, now time.Time) bool
+	bound    func(m *Member, now time.Time) (by *Record, until time.Time)
 }
 
 // New returns a member that does nothing before Run.
@@ -47,6 +52,10 @@ func New(c Config) (*Member, error) {
 		blocked:  (*view).blocked,
 		mine:     func(v *view, name string, _ time.Time) *set { return v.newest().to(name) },
 		plan:     shares.Plan,
+		unites:   (*Member).unites,
+		agreed:   func(u *unanimity) bool { return len(u.missing) == 0 },
+		named:    (*Member).named,
+		bound:    (*Member).bound,
 	}}
 	m.view = newView(&m.config)
 	m.claim = 1
@@ -72,6 +81,9 @@ func (m *Member) Run(ctx context.Context) error {
 	m.close(m.open)
 	if m.replaced {
 		return ErrReplaced
+	}
+	if !m.rules.named(m, m.config.Clock.Now()) {
+		return nil // the name is another's
 	}
 	return m.resign(ctx)
 }
@@ -108,13 +120,14 @@ func (m *Member) SetWeight(ctx context.Context, weight float64) {
 // act does what is due, and returns when to do so again.
 func (m *Member) act(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
 	lingers := m.linger(now)
-	if !m.leaves() && !now.Before(m.renewal.next) { // the store would refuse it meanwhile
+	named := m.rules.named(m, now)
+	if named && !m.leaves() && !now.Before(m.renewal.next) { // the store would refuse it meanwhile
 		m.renew(ctx, group, now)
 	}
 	m.tell(ctx, group)
 	again := now.Add(m.config.Right)
-	for _, t := range []time.Time{lingers, m.renewal.next, m.take(now), m.expire(now), m.propose(ctx, group, now)} {
-		if m.leaves() && t == m.renewal.next {
+	for _, t := range []time.Time{lingers, m.renewal.next, m.take(now), m.expire(now), m.propose(ctx, group, now), m.ask(now)} {
+		if t == m.renewal.next && (m.leaves() || !named) {
 			continue
 		}
 		if !t.IsZero() && t.Before(again) {
@@ -202,7 +215,7 @@ func (m *Member) close(s set) {
 // take opens what the assignment gives and nobody else may forward, and returns when there may be more.
 func (m *Member) take(now time.Time) time.Time {
 	want := m.rules.mine(m.view, m.config.Name, now).minus(&m.open)
-	if m.leaves() || want.empty() || m.epoch == 0 || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
+	if m.leaves() || want.empty() || !m.rules.named(m, now) || m.epoch == 0 || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
 		return time.Time{}
 	}
 	blocked, again := m.rules.blocked(m.view, m.own(), now)

@@ -13,40 +13,77 @@ import (
 
 // proposal is the state of what a member proposed last.
 type proposal struct {
-	sent  bool // and no reply came yet
-	epoch uint64
-	again time.Time // not before, while the epoch is the same
+	sent   bool // and no reply came yet
+	epoch  uint64
+	again  time.Time // not before, while the epoch is the same
+	tried  uint64    // the newest that anything was proposed to follow: it may still be carried out
+	wanted time.Time // since when the newest assignment is not for the members that are alive; zero: it is
 }
 
 // propose proposes an assignment if the newest one is not for the members that are alive, and the member is the first of
-// these by name. Two that believe so do no harm: the store accepts one proposal an epoch. It returns when to ask again.
+// these by name, or those before it have not done so for long. Two that propose do no harm: the store accepts one proposal an
+// epoch. It returns when to ask again.
 func (m *Member) propose(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
 	p := &m.proposal
 	if p.sent || !m.view.live {
 		return time.Time{}
 	}
-	members := m.view.alive(now)
+	members, unanimous := m.view.alive(now)
 	newest := m.view.newest()
-	if len(members) == 0 || members[0].Name != m.config.Name || shares.Check(members) != nil || slices.Equal(members, newest.Members) {
+	rank, there := m.view.rank(m.config.Name, members)
+	if !there || shares.Check(members) != nil || slices.Equal(members, newest.Members) && unanimous == newest.Unanimous {
+		p.wanted = time.Time{}
 		return m.view.nextSilence(now)
 	}
+	if p.wanted.IsZero() {
+		p.wanted = now
+	}
+	turn := p.wanted.Add(time.Duration(2*rank) * m.config.Right)
+	by, bound := m.rules.bound(m, now)
 	epoch := m.view.epoch
-	if p.epoch == epoch && now.Before(p.again) {
+	switch {
+	case now.Before(turn):
+		return turn
+	case now.Before(bound):
+		return bound
+	case p.epoch == epoch && now.Before(p.again):
 		return p.again
 	}
-	*p = proposal{sent: true, epoch: epoch}
 	var before *shares.Assignment
 	if epoch > 0 {
 		before = newest.Assignment
 	}
+	p.sent, p.epoch, p.tried = true, epoch, epoch
 	group.Go(func() {
 		timed, cancel := context.WithTimeout(ctx, m.config.Right)
 		defer cancel()
-		_ = m.config.Store.Propose(timed, epoch, m.rules.plan(members, before)) // the watch tells what came of it
+		a := m.rules.plan(members, before)
+		a.Unanimous = unanimous
+		_ = m.config.Store.Propose(timed, Proposal{epoch, a, by}) // the watch tells what came of it
 		m.post(ctx, func(now time.Time) {
 			p.sent = false
 			p.again = now.Add(m.config.Right / 2) // by then its event came, or it is lost
 		})
 	})
 	return time.Time{}
+}
+
+// rank is a member's place among those that may propose. Where these are the members of the newest assignment, the others come
+// after them.
+func (v *view) rank(name string, members []shares.Member) (rank int, there bool) {
+	newest := v.newest()
+	before := func(o string) bool {
+		_, has := newest.given[name]
+		if _, theirs := newest.given[o]; newest.Unanimous && has != theirs {
+			return theirs
+		}
+		return o < name
+	}
+	for _, m := range members {
+		there = there || m.Name == name
+		if before(m.Name) {
+			rank++
+		}
+	}
+	return rank, there
 }

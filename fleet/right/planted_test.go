@@ -36,6 +36,42 @@ var planted = []struct {
 	{"a member says that it has closed what it leaves before it has", func(_ *simulation, m *Member) {
 		m.config.Gate = &hasty{Gate: m.config.Gate}
 	}},
+	{"a member goes on by promises of most", func(_ *simulation, m *Member) {
+		m.rules.agreed = func(u *unanimity) bool { return len(u.missing) <= len(m.view.newest().Members)/2 }
+	}},
+	{"a member proposes though it has promised not to", func(_ *simulation, m *Member) {
+		m.rules.bound = func(m *Member, now time.Time) (*Record, time.Time) {
+			by, until := m.bound(now)
+			if by != nil {
+				until = time.Time{}
+			}
+			return by, until
+		}
+	}},
+	{"a member promises though it has proposed", func(_ *simulation, m *Member) {
+		m.rules.unites = func(m *Member) bool {
+			defer func(tried uint64) { m.proposal.tried = tried }(m.proposal.tried)
+			m.proposal.tried = 0
+			return m.unites()
+		}
+	}},
+	{"who comes later proposes though nobody has ended", func(_ *simulation, m *Member) {
+		m.rules.bound = func(m *Member, now time.Time) (*Record, time.Time) {
+			if _, has := m.view.newest().given[m.config.Name]; !has && m.claimed {
+				return nil, time.Time{}
+			}
+			return m.bound(now)
+		}
+	}},
+	{"a process takes its name from one that may go on", func(_ *simulation, m *Member) {
+		m.rules.named = func(m *Member, now time.Time) bool {
+			if !m.named(now) {
+				m.unanimity.named = now
+			}
+			return true
+		}
+	}},
+	{"proposals do not compare the process", func(s *simulation, _ *Member) { s.store.anybody = true }},
 	{"a member opens what it believes its dead neighbour had", func(_ *simulation, m *Member) { m.rules.mine = inherited }},
 }
 
@@ -60,7 +96,8 @@ func (g *hasty) Left([]string) Carried {
 func inherited(v *view, name string, now time.Time) *set {
 	out := *v.newest().to(name)
 	alive := map[string]bool{}
-	for _, m := range v.alive(now) {
+	members, _ := v.alive(now)
+	for _, m := range members {
 		alive[m.Name] = true
 	}
 	for s := shares.Share(0); s < shares.Count && v.epoch > 0; s++ {
@@ -72,7 +109,7 @@ func inherited(v *view, name string, now time.Time) *set {
 }
 
 func TestPlantedMistakes(t *testing.T) {
-	const enough = 400
+	const enough = 1500
 	for _, p := range planted {
 		t.Run(p.name, func(t *testing.T) {
 			for seed := range uint64(enough) {

@@ -13,6 +13,7 @@ import (
 type renewal struct {
 	weight float64
 	next   time.Time // when to send one
+	sent   time.Time // when the last that succeeded was, read before
 	count  uint64    // of those sent; what comes of an earlier one than the last is ignored
 	cancel context.CancelFunc
 	epoch  uint64    // of the last that succeeded
@@ -41,7 +42,8 @@ func (m *Member) renew(ctx context.Context, group *sync.WaitGroup, now time.Time
 const refusedMost = 50
 
 func (m *Member) record() Record {
-	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Claim: m.claim, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count, Carried: m.passing.carried}
+	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Claim: m.claim, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count,
+		Unanimous: m.config.Say != nil, Carried: m.passing.carried}
 }
 
 // renewed moves the deadline if a renewal has succeeded.
@@ -58,10 +60,10 @@ func (m *Member) renewed(r Record, sent, replied time.Time, err error) {
 		return
 	}
 	m.claimed = true
-	m.renewal.next = sent.Add(m.config.interval())
+	m.renewal.next, m.renewal.sent = sent.Add(m.config.interval()), sent
 	m.renewal.epoch, m.passing.carried = r.Epoch, nil
 	m.renewal.until = m.rules.deadline(&m.config, sent, replied)
-	m.config.Gate.Until(m.renewal.until)
+	m.until()
 }
 
 // resign ends the member's record, if the store can be reached within a right.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +20,13 @@ var simNames = []string{"a", "b", "c", "d", "e"}
 // simMachine runs one process at a time.
 type simMachine struct {
 	faults
-	name     string
-	clock    *simClock
-	weight   float64
-	process  *simProcess // the last
-	suspects map[string]time.Time
+	wordFaults
+	unanimous bool
+	name      string
+	clock     *simClock
+	weight    float64
+	process   *simProcess // the last
+	suspects  map[string]time.Time
 }
 
 // simulation is a fleet in simulated time; all that happens follows from its seed.
@@ -35,15 +38,20 @@ type simulation struct {
 	plant     func(*simulation, *Member) // a mistake
 	over      bool
 	lefts     []simLeft
+	outages   bool // the store is away for half of the time
+	quiet     bool // nobody is preempted, and no word is lost by chance
+	agreed    int  // times that a member went on by promises
 }
 
 func newSimulation(seed uint64, plant func(*simulation, *Member)) *simulation {
 	s := &simulation{store: newSimStore(), r: rand.New(rand.NewPCG(seed, 0)), plant: plant}
-	for _, name := range simNames[:3+s.r.IntN(3)] {
+	unanimous := s.r.IntN(4) > 0
+	s.outages = unanimous && s.r.IntN(4) == 0
+	for _, name := range simNames[:1+unanimously(unanimous, s.r)] {
 		rate := 1 + DefaultDrift*[]float64{-1, 1, 2*s.r.Float64() - 1}[s.r.IntN(3)]
 		s.machines = append(s.machines, &simMachine{
 			faults: faults{breakWatch: make(chan struct{}), slow: float64(s.r.IntN(4)) / 20, slowReplies: s.r.IntN(3) == 0},
-			name:   name, weight: 1, suspects: map[string]time.Time{},
+			name:   name, weight: 1, unanimous: unanimous && s.r.IntN(30) > 0, suspects: map[string]time.Time{},
 			clock: &simClock{time.Now(), time.Now().Add(time.Duration(s.r.Int64N(int64(time.Hour)))), rate},
 		})
 	}
@@ -66,8 +74,12 @@ func (s *simulation) launch(m *simMachine) {
 	m.process = p
 	l := newLink(s.store, &m.faults, r)
 	l.point = p.stand
-	member, err := New(Config{Name: m.name, Weight: m.weight, Process: p.number, Store: l, Gate: p, Clock: p,
-		Suspect: func(name string) bool { return time.Now().Before(m.suspects[name]) }})
+	c := Config{Name: m.name, Weight: m.weight, Process: p.number, Where: p.where(), Store: l, Gate: p, Clock: p,
+		Suspect: func(name string) bool { return time.Now().Before(m.suspects[name]) }, Gone: s.gone}
+	if words := split(r); m.unanimous {
+		c.Say = func(text []byte) { p.say(words, text) }
+	}
+	member, err := New(c)
 	if err != nil {
 		panic(err)
 	}
@@ -76,6 +88,14 @@ func (s *simulation) launch(m *simMachine) {
 		return simPlan(planner, all, before)
 	}
 	s.plant(s, member)
+	agreed := member.rules.agreed
+	member.rules.agreed = func(u *unanimity) bool {
+		all := agreed(u)
+		if all {
+			s.agreed++
+		}
+		return all
+	}
 	p.member = member
 	p.running, p.cancel = context.WithCancel(context.Background())
 	again := time.Duration(r.Int64N(int64(2 * time.Second)))
@@ -85,6 +105,14 @@ func (s *simulation) launch(m *simMachine) {
 		_ = member.Run(p.running)
 		time.AfterFunc(again, func() { s.start(m) })
 	}()
+}
+
+// unanimously is how many members a fleet has beside the first: without promises, two or more.
+func unanimously(unanimous bool, r *rand.Rand) int {
+	if unanimous && r.IntN(10) == 0 {
+		return r.IntN(2)
+	}
+	return 2 + r.IntN(3)
 }
 
 // simPlan is a worse planner than shares.Plan: it moves also what could stay, so that rights change hands more often. Words
@@ -119,7 +147,11 @@ func (s *simulation) happen() {
 	m := s.machines[s.r.IntN(len(s.machines))]
 	p := m.process
 	long := 3 * time.Second
-	switch s.r.IntN(14) {
+	what := s.r.IntN(20)
+	if s.outages && s.r.IntN(2) == 0 {
+		what = 17
+	}
+	switch what {
 	case 0:
 		s.die(m)
 	case 1:
@@ -140,7 +172,7 @@ func (s *simulation) happen() {
 	case 9:
 		close(m.breakWatch)
 		m.breakWatch = make(chan struct{})
-	case 10:
+	case 10, 18, 19:
 		m.weight = float64(1 + s.r.IntN(3))
 		go p.member.SetWeight(p.running, m.weight)
 	case 11:
@@ -148,6 +180,16 @@ func (s *simulation) happen() {
 		go p.member.post(p.running, func(time.Time) {})
 	case 12:
 		s.start(m)
+	case 14:
+		m.wordsLost = s.upTo(long)
+	case 15:
+		m.wordsLate = s.upTo(long)
+	case 16:
+		s.store.stalled = s.upTo(2 * long)
+	case 17: // one loses it before the others, and finds it after them
+		began, over := s.within(time.Second), s.upTo(long)
+		m.requestsLost = over.Add(s.within(long))
+		time.AfterFunc(began, func() { s.store.stalled = over })
 	case 13: // somebody takes it for dead, and starts another
 		p.stopped = s.upTo(long)
 		s.launch(m)
@@ -158,7 +200,7 @@ func (s *simulation) happen() {
 func (s *simulation) die(m *simMachine) {
 	p := m.process
 	p.kill()
-	if s.r.IntN(3) > 0 {
+	if s.r.IntN(3) > 0 && s.store.names[m.name].Process == p.number { // who sees it ends what the store has of it
 		l := newLink(s.store, &m.faults, split(s.r))
 		record := Record{Member: m.name, Weight: m.weight, Process: p.number, Claim: p.member.claim, Epoch: s.store.epoch}
 		time.AfterFunc(s.within([]time.Duration{100 * time.Millisecond, 2500 * time.Millisecond}[s.r.IntN(2)]), func() {
@@ -180,7 +222,7 @@ func (s *simulation) heal() {
 	}
 	s.store.stalled = now
 	for _, m := range s.machines {
-		m.faults = faults{breakWatch: m.breakWatch}
+		m.faults, m.wordFaults = faults{breakWatch: m.breakWatch}, wordFaults{}
 		clear(m.suspects)
 		m.process.stopped = now
 		s.start(m)
@@ -188,7 +230,7 @@ func (s *simulation) heal() {
 }
 
 const (
-	simFaults = 10 * time.Second
+	simFaults = 22 * time.Second
 	// A process that is just ending resigns for a right, starts again within two seconds, and has to renew for a right without
 	// a gap; and any of them stands still now and then.
 	simSettle = 8 * time.Second
@@ -227,6 +269,7 @@ func simulate(t *testing.T, seed uint64, plant func(*simulation, *Member)) (s *s
 	if race {
 		t.Skip("the simulated world has no locks, because in simulated time one thing happens at an instant: the race detector cannot know")
 	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what happens at one instant mostly happens in the same order again
 	synctest.Test(t, func(*testing.T) {
 		s = newSimulation(seed, plant)
 		err = s.run()

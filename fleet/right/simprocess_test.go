@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"time"
 
 	"causeway/fleet/shares"
@@ -45,10 +46,13 @@ type simProcess struct {
 	sim      *simulation
 }
 
+// where is as in Record.
+func (p *simProcess) where() string { return strconv.FormatUint(p.number, 10) }
+
 // stand is where a process can be preempted, stopped or killed: it passes each time that it asks the clock, the store or the
 // gate something, or is answered.
 func (p *simProcess) stand(r *rand.Rand) {
-	if !p.dead && r.IntN(400) == 0 {
+	if !p.dead && r.IntN(400) == 0 && !p.sim.quiet {
 		time.Sleep(time.Duration(r.Int64N(int64(300 * time.Millisecond))))
 	}
 	for !p.dead && time.Now().Before(p.stopped) {

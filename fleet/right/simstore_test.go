@@ -22,6 +22,7 @@ type simStore struct {
 	stalled  time.Time     // it carries out nothing before
 	careless bool          // a planted mistake: renewals do not compare the epoch
 	shared   bool          // another: they do not compare the process
+	anybody  bool          // another: proposals do not
 }
 
 type logged struct {
@@ -53,10 +54,14 @@ func (s *simStore) renew(r Record) error {
 	return nil
 }
 
-func (s *simStore) propose(epoch uint64, a *shares.Assignment) error {
-	if epoch != s.epoch {
+func (s *simStore) propose(p Proposal) error {
+	if p.Epoch != s.epoch {
 		return ErrEpoch
 	}
+	if by := p.By; by != nil && !s.anybody && (s.names[by.Member].Process != by.Process || s.names[by.Member].Claim != by.Claim) {
+		return ErrEpoch
+	}
+	a := p.Assignment
 	s.epoch++
 	s.current = a
 	s.commit(Event{Epoch: s.epoch, Assignment: a})
@@ -113,6 +118,7 @@ var errLost = errors.New("simulated: no reply")
 
 // call carries a request out after a delay, though nobody may wait for it any more.
 func (l *link) call(ctx context.Context, r *rand.Rand, request func() error) error {
+	r = split(r) // the one before it may end at this instant
 	l.point(r)
 	there, back := l.delay(r), l.delay(r)
 	if l.slowReplies {
@@ -150,8 +156,8 @@ func (l *link) Renew(ctx context.Context, r Record) error {
 }
 
 // Propose implements Store.
-func (l *link) Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error {
-	return l.call(ctx, l.proposals, func() error { return l.store.propose(epoch, a) })
+func (l *link) Propose(ctx context.Context, p Proposal) error {
+	return l.call(ctx, l.proposals, func() error { return l.store.propose(p) })
 }
 
 // Tell implements Store.

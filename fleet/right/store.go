@@ -29,6 +29,8 @@ type Record struct {
 	Where string `json:"where,omitempty"`
 	// Ended: it forwards nothing, and will not before it writes again.
 	Ended bool `json:"ended"`
+	// Unanimous: it would go on without the store while all others promise to propose nothing, and promise so to them.
+	Unanimous bool `json:"unanimous,omitempty"`
 	// Carried, in the first record of an epoch, is what it forwarded of shares that it left, since it began to leave them;
 	// nil: it does not tell.
 	Carried Carried `json:"carried"`
@@ -76,6 +78,14 @@ type Store interface {
 	Renew(ctx context.Context, r Record) error
 	// Tell writes a member's note, in place of the one before.
 	Tell(ctx context.Context, n Note) error
-	// Propose writes an assignment, which becomes that of epoch+1, if there is that of epoch.
-	Propose(ctx context.Context, epoch uint64, a *shares.Assignment) error
+	// Propose writes an assignment, which becomes that of p.Epoch+1, if there is that of p.Epoch, and the name p.By.Member is
+	// p.By's process's by its claim.
+	Propose(ctx context.Context, p Proposal) error
+}
+
+// A Proposal is an assignment that is to follow another.
+type Proposal struct {
+	Epoch      uint64 // of the one that it is to follow
+	Assignment *shares.Assignment
+	By         *Record // of the member that proposes it, or of one that has ended; nil: of any
 }

@@ -117,10 +117,10 @@ func TestBlockedByTheUnknown(t *testing.T) {
 // emptyStore accepts everything.
 type emptyStore struct{}
 
-func (emptyStore) Watch(ctx context.Context, _ func(Event)) error            { <-ctx.Done(); return ctx.Err() }
-func (emptyStore) Renew(context.Context, Record) error                       { return nil }
-func (emptyStore) Tell(context.Context, Note) error                          { return nil }
-func (emptyStore) Propose(context.Context, uint64, *shares.Assignment) error { return nil }
+func (emptyStore) Watch(ctx context.Context, _ func(Event)) error { <-ctx.Done(); return ctx.Err() }
+func (emptyStore) Renew(context.Context, Record) error            { return nil }
+func (emptyStore) Tell(context.Context, Note) error               { return nil }
+func (emptyStore) Propose(context.Context, Proposal) error        { return nil }
 
 // openGate has the shares that are open.
 type openGate struct{ open set }

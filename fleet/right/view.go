@@ -136,8 +136,8 @@ func (v *view) forget(now time.Time) {
 
 // alive returns the members that a plan is to have, by name: those of which some process renewed lately and that
 // nobody suspects. One that the newest assignment does not have must have renewed for one right without a gap, so
-// that one that comes and goes does not take shares along each time.
-func (v *view) alive(now time.Time) (all []shares.Member) {
+// that one that comes and goes does not take shares along each time. Unanimous: all of them would go on by promises.
+func (v *view) alive(now time.Time) (all []shares.Member, unanimous bool) {
 	newest := v.newest()
 	var found []*process
 	for _, p := range v.processes {
@@ -153,10 +153,12 @@ func (v *view) alive(now time.Time) (all []shares.Member) {
 		}
 	}
 	slices.SortFunc(found, func(a, b *process) int { return cmp.Or(cmp.Compare(a.Member, b.Member), b.seen.Compare(a.seen)) })
+	unanimous = len(found) > 0
 	for _, p := range found {
+		unanimous = unanimous && p.Unanimous
 		if n := len(all); n == 0 || all[n-1].Name != p.Member { // of two processes, the one seen last counts
 			all = append(all, shares.Member{Name: p.Member, Weight: p.Weight})
 		}
 	}
-	return all
+	return all, unanimous
 }

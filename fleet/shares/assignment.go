@@ -74,6 +74,8 @@ type Assignment struct {
 	Owner   [Count]int8
 	Heir    [Count]int8
 	Pins    map[Share]string // members that own these whenever they have a weight; not to be modified
+
+	Unanimous bool // its members may go on by each other's promises, where the store is away
 }
 
 // Load counts a member's host and group shares.

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// quietFleet runs a fleet to which nothing happens but what a test does, after the fleet has settled; the last machine's process
+// is not started.
+func quietFleet(t *testing.T, unanimous bool, test func(s *simulation, last *simMachine)) {
+	t.Helper()
+	if race {
+		t.Skip("the simulated world has no locks: see simulate")
+	}
+	synctest.Test(t, func(*testing.T) {
+		s, nothing := &simulation{}, func(*simulation, *Member) {}
+		for seed := uint64(0); len(s.machines) < 4; seed++ {
+			s = newSimulation(seed, nothing)
+		}
+		s.quiet = true
+		for _, m := range s.machines {
+			m.unanimous, m.slow, m.slowReplies = unanimous, 0, false
+		}
+		last := s.machines[len(s.machines)-1]
+		s.machines = s.machines[:len(s.machines)-1]
+		for _, m := range s.machines {
+			s.start(m)
+		}
+		time.Sleep(5 * time.Second)
+		test(s, last)
+		s.over = true
+		time.Sleep(90 * time.Second) // until what the store and the network have kept has come
+		for _, p := range s.processes {
+			p.cancel()
+		}
+		for _, p := range s.processes {
+			<-p.ended
+			p.gate.end()
+		}
+		if err := s.disjoint(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// forwarding counts the processes whose right lasts.
+func (s *simulation) forwarding() (n int) {
+	for _, p := range s.processes {
+		if v := p.gate.valid; !p.dead && len(v) > 0 && time.Now().Before(v[len(v)-1].to) {
+			n++
+		}
+	}
+	return n
+}
+
+// lapses counts the times at which a right had run out.
+func (s *simulation) lapses() (n int) {
+	for _, p := range s.processes {
+		n += len(p.gate.valid) - 1
+	}
+	return n
+}
+
+// Without the store all go on as long as all are there, or nobody for longer than a right.
+func TestUnanimous(t *testing.T) {
+	for _, unanimous := range []bool{true, false} {
+		quietFleet(t, unanimous, func(s *simulation, _ *simMachine) {
+			all := len(s.machines)
+			s.store.stalled = time.Now().Add(time.Minute)
+			time.Sleep(50 * time.Second)
+			switch n := s.forwarding(); {
+			case unanimous && (n != all || s.lapses() > 0):
+				t.Errorf("%d of %d go on, and rights had run out %d times; all are to go on", n, all, s.lapses())
+			case !unanimous && n > 0:
+				t.Errorf("%d go on without the store", n)
+			}
+			time.Sleep(15 * time.Second)
+			if n := s.forwarding(); n != all {
+				t.Errorf("%d of %d forward when the store is back", n, all)
+			}
+		})
+	}
+}
+
+// Without the store, one that is not heard stops all; and so does one that has the store.
+func TestNotUnanimous(t *testing.T) {
+	for name, happens := range map[string]func(s *simulation, one *simMachine) int{
+		"one is not heard": func(s *simulation, one *simMachine) int {
+			s.store.stalled = time.Now().Add(time.Minute)
+			one.wordsLost = s.store.stalled
+			return 0
+		},
+		"one has died": func(s *simulation, one *simMachine) int {
+			s.store.stalled = time.Now().Add(time.Minute)
+			time.AfterFunc(10*time.Second, one.process.kill)
+			return 0
+		},
+		"one alone is without the store": func(s *simulation, one *simMachine) int {
+			one.requestsLost = time.Now().Add(time.Minute)
+			one.eventsHeld = one.requestsLost
+			return len(s.machines) - 1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quietFleet(t, true, func(s *simulation, _ *simMachine) {
+				want := happens(s, s.machines[1])
+				time.Sleep(20 * time.Second)
+				if n := s.forwarding(); n != want {
+					t.Errorf("%d forward, want %d", n, want)
+				}
+			})
+		})
+	}
+}
+
+// Who comes while all others are without the store, and it is not, takes nothing; and does when they are back.
+func TestComesLater(t *testing.T) {
+	quietFleet(t, true, func(s *simulation, last *simMachine) {
+		all, until := len(s.machines), time.Now().Add(time.Minute)
+		for _, m := range s.machines {
+			m.requestsLost, m.eventsHeld = until, until
+		}
+		time.Sleep(5 * time.Second)
+		s.machines = append(s.machines, last)
+		s.start(last)
+		time.Sleep(50 * time.Second)
+		if n := s.forwarding(); n != all+1 || s.lapses() > 0 || len(s.store.current.Members) != all {
+			t.Errorf("%d have a right, which had run out %d times, in a fleet of %d; the one that came is to have one that opens nothing", n, s.lapses(), len(s.store.current.Members))
+		}
+		time.Sleep(15 * time.Second)
+		if n := len(s.store.current.Members); n != all+1 {
+			t.Errorf("the fleet has %d members", n)
+		}
+	})
+}

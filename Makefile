@@ -43,7 +43,7 @@ PROGRAMS := causeway causeway-etcd $(if $(wildcard perf/causeway-perf/*.go),caus
 PURE := causeway-etcd
 
 # Packages to test with the race detector: those without C, and those that use C only through other packages.
-RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/bridge/link ./app/causeway-etcd ./app/command ./app/condition ./app/console ./app/demo ./app/logs ./app/seats ./app/systemd ./app/web ./perf/trial ./perf/profile ./perf/report
+RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/bridge/link ./app/causeway-etcd ./app/command ./app/condition ./app/console ./app/demo ./app/logs ./app/seats ./app/systemd ./app/web ./fleet/bfd ./perf/trial ./perf/profile ./perf/report
 
 # Packages whose tests run C, to be run with the sanitizers. TestCFuzzers does it for lcore, and TestReaders for tables.
 SANITIZED := ./dpdk ./ibside/fabricport ./ibside/multipath ./ibside/verbs ./lcore/pgm
@@ -51,13 +51,14 @@ SANITIZED := ./dpdk ./ibside/fabricport ./ibside/multipath ./ibside/verbs ./lcor
 C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
 
 # Debian 12's packages: to build; to check and fuzz C; tshark and scripting for tests; a subnet manager, a simulated
-# subnet and etcd; for virtual machines, the units and the manual pages; shells for completion tests. On a machine with
-# InfiniBand disable opensm and ibacm, because their packages start a subnet manager and ibacm; etcd starts, too.
+# subnet, etcd, and BIRD for its BFD; for virtual machines, the units and the manual pages; shells for completion tests. On
+# a machine with InfiniBand disable opensm and ibacm, because their packages start a subnet manager and ibacm; etcd and
+# bird start, too.
 PACKAGES := \
 	build-essential pkg-config libdpdk-dev dpdk dpdk-dev libibverbs-dev librdmacm-dev ca-certificates \
 	clang clang-format libclang-rt-14-dev \
 	tshark tcpdump jq python3 lua5.4 \
-	opensm ibsim-utils ibacm etcd-server \
+	opensm ibsim-utils ibacm etcd-server bird2 \
 	qemu-system-x86 iproute2 procps xz-utils busybox-static systemd groff-base \
 	fish zsh
 

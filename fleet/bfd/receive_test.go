@@ -175,18 +175,26 @@ func TestPollIsAnswered(t *testing.T) {
 	}
 }
 
+// hear has a session take a packet.
+func hear(t *testing.T, s *Session, packet []byte) {
+	t.Helper()
+	if err := s.Receive(start, packet); err != nil {
+		t.Fatalf("%x: %v", packet, err)
+	}
+}
+
 // TestFinal: a Final bit ends a Poll Sequence, but not one that no packet has begun.
 func TestFinal(t *testing.T) {
 	s := inState(t, Init)
 	final := func(p *layers.BFD) { p.Final = true }
-	s.Receive(start, told(Up, final)) // Up by that, so that a Poll Sequence is due
-	if s.poll != pollDue {
+	hear(t, s, told(Up, final)) // Up by that, so that a Poll Sequence is due
+	if hear(t, s, told(Up, final)); s.poll != pollDue {
 		t.Errorf("%v", s.poll)
 	}
 	if p, err := decode(s.Packet(start)); err != nil || !p.Poll {
 		t.Errorf("%+v, %v", p, err)
 	}
-	s.Receive(start, told(Up, final))
+	hear(t, s, told(Up, final))
 	if p, err := decode(s.Packet(start)); err != nil || p.Poll || s.poll != noPoll {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -202,13 +210,13 @@ func TestDemand(t *testing.T) {
 		return packet != nil
 	}
 	var got []bool
-	s.Receive(start, told(Up, demand))
+	hear(t, s, told(Up, demand))
 	got = append(got, sends())
-	s.Receive(start, told(Up, func(p *layers.BFD) { p.Demand, p.Final = true, true }))
+	hear(t, s, told(Up, func(p *layers.BFD) { p.Demand, p.Final = true, true }))
 	got = append(got, sends())
-	s.Receive(start, told(Init, demand))
+	hear(t, s, told(Init, demand))
 	got = append(got, sends())
-	s.Receive(start, told(Up, nil))
+	hear(t, s, told(Up, nil))
 	got = append(got, sends())
 	if want := []bool{true, false, true, true}; !slices.Equal(got, want) {
 		t.Errorf("sends: %v; want %v", got, want)

@@ -101,6 +101,9 @@ func New(c Config, now time.Time) (*Session, error) {
 // State returns the session's state, why it became so, and when.
 func (s *Session) State() (State, Diagnostic, time.Time) { return s.state, s.diag, s.since }
 
+// Discriminator returns the session's.
+func (s *Session) Discriminator() uint32 { return s.config.Discriminator }
+
 // Remote returns the state that the other end told last: AdminDown when it was ended by somebody.
 func (s *Session) Remote() State { return s.remote.state }
 

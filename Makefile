@@ -43,7 +43,7 @@ PROGRAMS := causeway causeway-etcd $(if $(wildcard perf/causeway-perf/*.go),caus
 PURE := causeway-etcd
 
 # Packages to test with the race detector: those without C, and those that use C only through other packages.
-RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/bridge/link ./app/causeway-etcd ./app/command ./app/condition ./app/console ./app/demo ./app/logs ./app/seats ./app/systemd ./app/web ./fleet/bfd ./perf/trial ./perf/profile ./perf/report
+RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/bridge/link ./app/causeway-etcd ./app/command ./app/condition ./app/console ./app/demo ./app/logs ./app/seats ./app/systemd ./app/web ./fleet/bfd ./fleet/peers ./perf/trial ./perf/profile ./perf/report
 
 # Packages whose tests run C, to be run with the sanitizers. TestCFuzzers does it for lcore, and TestReaders for tables.
 SANITIZED := ./dpdk ./ibside/fabricport ./ibside/multipath ./ibside/verbs ./lcore/pgm

@@ -9,6 +9,8 @@
 //	PREFIX/processes/NAME  the process that has the member's name, and by which claim, which transactions compare, too
 //	PREFIX/shared/NAME     what a member publishes for the others to compare
 //	PREFIX/configuration/  what all share of their configurations: the current one, that of a push under way, what members say
+//	PREFIX/peers/NAME      where the others reach a member's process by themselves
+//	PREFIX/secret          what only members know, by which they know each other's messages
 //	PREFIX/founded         when the first member came, which tells the fleet from one of its name in another etcd
 //
 // Values are JSON. No lease is used for rights: they are granted in whole seconds, and a new leader prolongs them.

@@ -9,6 +9,7 @@ import "sync"
 type News struct {
 	mu      sync.Mutex
 	pending Renewals
+	added   uint64
 	changed chan struct{}
 }
 
@@ -19,6 +20,7 @@ func NewNews() *News { return &News{changed: make(chan struct{}, 1)} }
 func (n *News) Add(add func(*Renewals)) {
 	n.mu.Lock()
 	add(&n.pending)
+	n.added++
 	n.mu.Unlock()
 	select {
 	case n.changed <- struct{}{}:
@@ -37,3 +39,10 @@ func (n *News) Renewed() Renewals {
 
 // Changed implements Renewer.
 func (n *News) Changed() <-chan struct{} { return n.changed }
+
+// Added returns how often something was added, whether it has been taken or not.
+func (n *News) Added() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.added
+}

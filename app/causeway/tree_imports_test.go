@@ -38,6 +38,7 @@ var mayImport = []struct {
 	{"lcore/manage/proxyqps", "tables ibside/ib lcore/frame " + manageTools, managePart},
 	{"lcore/manage/sidr", "tables ibside ibside/ib lcore/frame lcore/frame/roce lcore/manage/proxyqps lcore/manage/sidr/... " + manageTools,
 		managePart},
+	{"lcore/manage/messages", "ibside/ib lcore/frame lcore/frame/roce " + manageTools, managePart},
 	{"lcore/manage/nodes", "tables ibside ibside/ib " + manageTools, managePart},
 	{"lcore/manage/learner", "tables ibside ibside/ib lcore/manage/nodes lcore/manage/learner/... " + manageTools, managePart},
 	{"lcore/manage/learner/bounds", "", manageDecides},
@@ -57,9 +58,10 @@ var mayImport = []struct {
 	{"lcore/frame/roce", "ibside/ib lcore/frame", "whole packets for programs that act as a RoCE host: both codecs, and nothing of the bridge"},
 	{"ibside", "ibside/ib", "it says what an IB port is"},
 	{"ibside/multicast", "ibside ibside/ib", "groups are alike for all ports"},
-	{"ibside/verbs", "dpdk ibside ibside/ib ibside/ipoib ibside/sa ibside/multicast", "a port knows nothing of the datapath"},
+	{"ibside/messages", "ibside ibside/ib", "bridges send each other messages alike by all ports"},
+	{"ibside/verbs", "dpdk ibside ibside/ib ibside/ipoib ibside/sa ibside/messages ibside/multicast", "a port knows nothing of the datapath"},
 	{"ibside/verbs/mlx5mem", "", "a device knows nothing of the port"},
-	{"ibside/fabricport", "dpdk ibside ibside/ib ibside/sa ibside/multicast ibside/fabric", "a port knows nothing of the datapath"},
+	{"ibside/fabricport", "dpdk ibside ibside/ib ibside/sa ibside/messages ibside/multicast ibside/fabric", "a port knows nothing of the datapath"},
 	{"ibside/multipath", "dpdk ibside ibside/ib", "a port made of others knows neither their kinds nor the datapath"},
 	{"ibside/fabric", "ibside/ib ibside/sa ibside/stamp", "a subnet and its nodes know nothing of the bridge; nodes send test messages"},
 	{"ibside/stamp", "", "test messages know nothing of what carries them"},
@@ -90,7 +92,7 @@ var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verb
 	"tables/tablestest", "perf"}
 
 // pureGo lists the packages that may not have C even among what they import.
-var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm", "ibside/ipoib",
+var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/messages", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm", "ibside/ipoib",
 	"lcore/frame", "lcore/frame/roce", "lcore/manage/groups/igmp", "lcore/manage/groups/mgid", "lcore/manage/neighbours/schedule",
 	"lcore/manage/gids/assignment", "lcore/manage/learner/bounds", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/limit", "lcore/manage/local",
 	"lcore/manage/punt", "lcore/manage/ratelog", "dpdk/lacp", "app/bridge/bond", "app/causeway-etcd", "app/doctor", "fleet/bfd", "fleet/peers", "fleet/shares", "fleet/right"}

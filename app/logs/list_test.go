@@ -76,6 +76,7 @@ var events = []event{
 	{"ib_path_sm_silent", "warn", "Several InfiniBand ports", "The subnet manager of a `port` has not answered for 3 seconds. Nothing moves for it; nothing new is joined or found there."},
 	{"ib_path_sm_answers", "info", "Several InfiniBand ports", "It answers again."},
 	{"ib_path_join_failed", "warn", "Several InfiniBand ports", "A group is not joined on a `port`, with the `error`. It is tried again, and the other ports carry the group."},
+	{"ib_path_no_messages", "warn", "Several InfiniBand ports", "Messages of other bridges cannot be received by a `port`, for the reason in `error`. They come by the others."},
 	{"ib_path_gone", "error", "Several InfiniBand ports", "The device of a `port` is lost. The bridge ends when no other port is left."},
 	{"ib_path_closed", "info", "Several InfiniBand ports", "At the end: what went by a `port`."},
 

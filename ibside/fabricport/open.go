@@ -127,7 +127,7 @@ func guidOf(name string) ib.GUID {
 
 // Close implements ibside.OpenPort. It sends what workers have posted.
 func (p *Port) Close() error {
-	errs := []error{p.administration.Close()}
+	errs := []error{p.Messenger.Close(), p.administration.Close()}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	errs = append(errs, p.drain(ctx))
@@ -154,4 +154,5 @@ func (p *Port) Lost() (sends, receives map[string]uint64) {
 var (
 	_ ibside.OpenPort     = (*Port)(nil)
 	_ ibside.Administered = (*Port)(nil)
+	_ ibside.Messenger    = (*Port)(nil)
 )

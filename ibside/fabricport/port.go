@@ -14,6 +14,7 @@ import (
 	"causeway/ibside"
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
+	"causeway/ibside/messages"
 	"causeway/ibside/multicast"
 	"causeway/ibside/sa"
 )
@@ -23,6 +24,7 @@ import (
 type Port struct {
 	*services
 	ibside.Administered // the administration's
+	*messages.Messenger
 
 	name           string // for the log
 	rings          *Rings
@@ -79,6 +81,10 @@ func newPort(name string, r *Rings, h *fabric.HCA, pkey ib.PKey, log *slog.Logge
 	client := sa.NewClient(fabric.NewMADPort(h, ib.ClassSA), sa.Config{})
 	p.administration = sa.NewAdministration(client, p.groups.Renew, sa.RegistrarConfig{}, log)
 	p.Administered = p.administration
+	p.Messenger = messages.New(messages.Config{
+		Open: func() (messages.Transport, error) { return fabric.NewMADPort(h, ib.ClassBridge), nil },
+		Path: p.administration.Path, News: p.administration.Added,
+	})
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	p.ended.Go(func() { p.followLink(ctx) })

@@ -82,12 +82,16 @@ func FuzzManagement(f *testing.F) {
 	}
 	b := frame(f, "roce2-sidr-rep")
 	f.Add(b[62 : len(b)-4])
+	f.Add([]byte(ib.PutBridgeMAD(make([]byte, ib.MADLen), ib.BridgeMADFields{Data: b[:9]})))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		mad, ok := ib.AsMAD(b)
 		if !ok {
 			return
 		}
 		body := b[ib.MADHdrLen:]
+		if m, ok := ib.AsBridgeMAD(b); ok && (len(m.Data()) > ib.BridgeDataLen || mad.IsCM()) {
+			t.Errorf("%d bytes of data", len(m.Data()))
+		}
 		if mad.IsCM() {
 			if req, ok := ib.AsSIDRReq(body); ok {
 				if h, ok := ib.AsCMAHeader(req.Private()); ok && h.IsSane() && h.Src().Is4() != h.Dst().Is4() {

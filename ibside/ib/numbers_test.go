@@ -67,6 +67,8 @@ const numbers = `
 	SIDRStatusRedirect 4  SIDRStatusVersion 5
 	PortSpaceIPoIB 0x0002  PortSpaceTCP 0x0106  PortSpaceUDP 0x0111  PortSpaceIB 0x013f  CMAHdrLen 36
 
+	ClassBridge 0x4b  ClassVersionBridge 1  OUIBridge 0x024357  AttrBridgeMessage 1  BridgeDataLen 216
+
 	LinkTypeERF 197
 `
 

@@ -42,6 +42,7 @@ const (
 	umadRegVersion = 9
 	umadRegFlags   = 12
 	umadRegMethods = 16 // 128 bits
+	umadRegOUI     = 32
 	umadRegRMPP    = 36
 
 	umadUserRMPP = 1 // the kernel leaves tables to us, segment by segment
@@ -67,17 +68,51 @@ type Umad struct {
 	closed sync.Once
 }
 
+// An agent is what a program takes at a port: answers to its own requests of a class, and those unsolicited MADs of it
+// that have one of some methods.
+type agent struct {
+	what    string // for errors: what for, and why it may fail
+	hint    string
+	class   uint8
+	version uint8
+	oui     uint32 // of a vendor's class of range 2; else 0
+	methods uint64 // bits by number; the kernel takes 128
+	rmpp    bool   // the kernel leaves tables to us, segment by segment
+}
+
+var (
+	// subnetAdministration takes answers to our requests, and reports, which are unsolicited.
+	subnetAdministration = agent{
+		what: "subnet administration", hint: "does another program on this port take notices, such as srp_daemon?",
+		class: ib.ClassSA, version: ib.ClassVersionSA, methods: 1 << ib.MethodReport, rmpp: true,
+	}
+	bridgeMessages = agent{
+		what: "messages of bridges", hint: "does another bridge use this port?",
+		class: ib.ClassBridge, version: ib.ClassVersionBridge, oui: ib.OUIBridge, methods: 1 << ib.MethodSend,
+	}
+)
+
 // OpenUmad opens the device of a port, such as "mlx5_0" and 1. It needs the right to open /dev/infiniband/umadN, which
 // only root has unless a udev rule says otherwise.
 func OpenUmad(device string, port int) (*Umad, error) {
-	u, err := openUmad("/sys/class", "/dev/infiniband", device, port)
+	return openAgent(device, port, &subnetAdministration)
+}
+
+// OpenMessages opens the device of a port for messages of bridges, besides whoever else has it open. ReceiveMAD returns
+// these, and SendMAD sends them.
+func OpenMessages(device string, port int) (*Umad, error) {
+	return openAgent(device, port, &bridgeMessages)
+}
+
+func openAgent(device string, port int, a *agent) (*Umad, error) {
+	u, err := openUmad("/sys/class", "/dev/infiniband", device, port, a)
 	if err != nil {
 		return nil, fmt.Errorf("sa: port %s:%d: %w", device, port, err)
 	}
 	return u, nil
 }
 
-func openUmad(sysClass, dev, device string, port int) (*Umad, error) {
+func openUmad(sysClass, dev, device string, port int, a *agent) (*Umad, error) {
 	name, err := umadName(sysClass, device, port)
 	if err != nil {
 		return nil, err
@@ -93,22 +128,21 @@ func openUmad(sysClass, dev, device string, port int) (*Umad, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	u := &Umad{sys: os.DirFS(filepath.Join(sysClass, "infiniband", device, "ports", fmt.Sprint(port)))}
-	if err := u.attach(fd, path, ioctl); err != nil {
+	if err := u.attach(fd, path, a, ioctl); err != nil {
 		_ = unix.Close(fd)
 		return nil, err
 	}
 	return u, nil
 }
 
-// attach registers an agent for subnet administration on an open device, which it then owns.
-func (u *Umad) attach(fd int, path string, ioctl func(fd int, request uint, arg []byte) error) error {
+// attach registers an agent on an open device, which it then owns.
+func (u *Umad) attach(fd int, path string, a *agent, ioctl func(fd int, request uint, arg []byte) error) error {
 	if err := ioctl(fd, umadEnablePKey, nil); err != nil {
 		return fmt.Errorf("%s: %w; is it a user_mad device?", path, err)
 	}
-	reg := umadRegistration()
+	reg := a.registration()
 	if err := ioctl(fd, umadRegisterAgent2, reg); err != nil {
-		return fmt.Errorf("%s: register for subnet administration: %w; does another program on this port take notices, "+
-			"such as srp_daemon?", path, err)
+		return fmt.Errorf("%s: register for %s: %w; %s", path, a.what, err, a.hint)
 	}
 	u.agent = binary.NativeEndian.Uint32(reg[umadRegID:])
 	keys, err := readPKeys(u.sys)
@@ -125,14 +159,17 @@ func (u *Umad) attach(fd int, path string, ioctl func(fd int, request uint, arg 
 	return nil
 }
 
-// umadRegistration registers for answers to our requests, and for reports, which are unsolicited.
-func umadRegistration() []byte {
+// registration is what registers the agent.
+func (a *agent) registration() []byte {
 	b := make([]byte, umadRegLen)
 	binary.NativeEndian.PutUint32(b[umadRegQPN:], uint32(ib.QP1))
-	b[umadRegClass], b[umadRegVersion] = ib.ClassSA, ib.ClassVersionSA
-	binary.NativeEndian.PutUint32(b[umadRegFlags:], umadUserRMPP)
-	binary.NativeEndian.PutUint64(b[umadRegMethods:], 1<<ib.MethodReport)
-	b[umadRegRMPP] = ib.RMPPVersion
+	b[umadRegClass], b[umadRegVersion] = a.class, a.version
+	binary.NativeEndian.PutUint64(b[umadRegMethods:], a.methods)
+	binary.NativeEndian.PutUint32(b[umadRegOUI:], a.oui)
+	if a.rmpp {
+		binary.NativeEndian.PutUint32(b[umadRegFlags:], umadUserRMPP)
+		b[umadRegRMPP] = ib.RMPPVersion
+	}
 	return b
 }
 
@@ -158,9 +195,12 @@ func (u *Umad) SendMAD(to ib.LID, sl ib.SL, mad []byte) error {
 }
 
 // expectsAnswer reports whether the kernel should keep a MAD until its answer comes: otherwise it would drop the
-// answer.
+// answer. To a Send there is none.
 func expectsAnswer(mad []byte) bool {
 	m, _ := ib.AsMAD(mad)
+	if m.Method() == ib.MethodSend {
+		return false
+	}
 	h, _ := ib.AsSAHeader(mad[ib.MADHdrLen:])
 	return !m.IsResponse() && h.RMPPFlags()&ib.RMPPFlagActive == 0
 }

@@ -29,8 +29,8 @@ int main(void)
 {
 	printf("%d %d %d %d %d %d %d %d %d %d %d ", (int)sizeof(struct ib_user_mad_hdr), H(id), H(status), H(timeout_ms),
 	       H(length), H(qpn), H(qkey), H(lid), H(sl), H(grh_present), H(pkey_index));
-	printf("%d %d %d %d %d %d %d %d %d ", (int)sizeof(struct ib_user_mad_reg_req2), R(id), R(qpn), R(mgmt_class),
-	       R(mgmt_class_version), R(flags), R(method_mask), R(rmpp_version), IB_USER_MAD_USER_RMPP);
+	printf("%d %d %d %d %d %d %d %d %d %d ", (int)sizeof(struct ib_user_mad_reg_req2), R(id), R(qpn), R(mgmt_class),
+	       R(mgmt_class_version), R(flags), R(method_mask), R(oui), R(rmpp_version), IB_USER_MAD_USER_RMPP);
 	printf("%u %u\n", (unsigned)IB_USER_MAD_ENABLE_PKEY, (unsigned)IB_USER_MAD_REGISTER_AGENT2);
 	return 0;
 }
@@ -54,7 +54,7 @@ func TestUmadLayout(t *testing.T) {
 	}
 	ours := []uint64{
 		umadHdrLen, umadAgent, umadStatus, umadTimeout, umadLength, umadQPN, umadQKey, umadLID, umadSL, umadGRH, umadPKey,
-		umadRegLen, umadRegID, umadRegQPN, umadRegClass, umadRegVersion, umadRegFlags, umadRegMethods, umadRegRMPP, umadUserRMPP,
+		umadRegLen, umadRegID, umadRegQPN, umadRegClass, umadRegVersion, umadRegFlags, umadRegMethods, umadRegOUI, umadRegRMPP, umadUserRMPP,
 		umadEnablePKey, umadRegisterAgent2,
 	}
 	theirs := strings.Fields(string(out))
@@ -95,14 +95,14 @@ func TestUmadAbsent(t *testing.T) {
 		{"no such device", sys, "mlx5_7", "there are mlx5_0:1, mlx5_1:1"},
 		{"no device file", sys, "mlx5_1", "umad1 is not there"},
 	} {
-		if _, err := openUmad(c.sys, dev, c.device, 1); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := openUmad(c.sys, dev, c.device, 1, &subnetAdministration); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want it to say %q", c.name, err, c.want)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dev, "umad1"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openUmad(sys, dev, "mlx5_1", 1); err == nil || !strings.Contains(err.Error(), "is it a user_mad device?") {
+	if _, err := openUmad(sys, dev, "mlx5_1", 1, &bridgeMessages); err == nil || !strings.Contains(err.Error(), "is it a user_mad device?") {
 		t.Errorf("a file that is no device: %v", err)
 	}
 	if _, err := os.Stat("/dev/infiniband/umad0"); err == nil {
@@ -116,16 +116,22 @@ func TestUmadAbsent(t *testing.T) {
 // newUmad attaches to one end of a pair of sockets; at the other end the test acts as the kernel.
 func newUmad(t *testing.T) (u *Umad, kernel int) {
 	t.Helper()
+	return newAgent(t, &subnetAdministration,
+		"00000000"+"01000000"+"0302"+"0000"+"01000000"+"4000000000000000"+"0000000000000000"+"00000000"+"01000000")
+}
+
+// newAgent attaches an agent, whose registration must be want, in hex of a little-endian machine.
+func newAgent(t *testing.T, a *agent, want string) (u *Umad, kernel int) {
+	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u = &Umad{sys: os.DirFS(filepath.Join(fakeSysfs(t), "infiniband/mlx5_1/ports/1"))}
 	var asked []uint
-	err = u.attach(pair[0], "umad1", func(_ int, request uint, arg []byte) error {
+	err = u.attach(pair[0], "umad1", a, func(_ int, request uint, arg []byte) error {
 		asked = append(asked, request)
 		if request == umadRegisterAgent2 {
-			want := "00000000" + "01000000" + "0302" + "0000" + "01000000" + "4000000000000000" + "0000000000000000" + "00000000" + "01000000"
 			if got := hexOf(arg); binary.NativeEndian.Uint16([]byte{1, 0}) == 1 && got != want {
 				t.Errorf("registered with %s, want %s", got, want)
 			}
@@ -189,6 +195,45 @@ func TestUmadMADs(t *testing.T) {
 	}
 	if from, sl, err := u.ReceiveMAD(mad); from != 7 || sl != 2 || err != nil {
 		t.Errorf("from %v, SL %d, %v", from, sl, err)
+	}
+}
+
+// TestUmadMessages checks that an agent for messages of bridges registers by class, OUI and method, and that the kernel
+// waits for no answer to one.
+func TestUmadMessages(t *testing.T) {
+	u, kernel := newAgent(t, &bridgeMessages,
+		"00000000"+"01000000"+"4b01"+"0000"+"00000000"+"0800000000000000"+"0000000000000000"+"57430200"+"00000000")
+	mad := ib.PutBridgeMAD(make([]byte, ib.MADLen), ib.BridgeMADFields{TID: 7, Data: []byte("a message")})
+	if err := u.SendMAD(9, 3, mad); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1000)
+	n, err := unix.Read(kernel, b)
+	if err != nil || n != umadHdrLen+ib.MADLen || !bytes.Equal(b[umadHdrLen:n], mad) {
+		t.Fatalf("the kernel got %d bytes, %v", n, err)
+	}
+	if want := "00000001" + "80010000" + "0009" + "03" + "00"; hexOf(b[umadQPN:umadGRH]) != want {
+		t.Errorf("QPN, Q_Key, LID, SL: %s, want %s", hexOf(b[umadQPN:umadGRH]), want)
+	}
+	if agent, wait := b[umadAgent], binary.NativeEndian.Uint32(b[umadTimeout:]); agent != 5 || wait != 0 {
+		t.Errorf("agent %d, timeout %d ms", agent, wait)
+	}
+	if _, err := unix.Write(kernel, b[:n]); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, ib.MADLen)
+	from, _, err := u.ReceiveMAD(got)
+	x, ok := ib.AsBridgeMAD(got)
+	if err != nil || from != 9 || !ok || string(x.Data()) != "a message" {
+		t.Errorf("received % x from %v, %v", got, from, err)
+	}
+	if err := (&Umad{}).attach(-1, "umad1", &bridgeMessages, func(_ int, request uint, _ []byte) error {
+		if request == umadRegisterAgent2 {
+			return unix.EINVAL
+		}
+		return nil
+	}); err == nil || !strings.Contains(err.Error(), "register for messages of bridges: invalid argument; does another bridge use this port?") {
+		t.Errorf("a port that another one has: %v", err)
 	}
 }
 

@@ -4,10 +4,12 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/ibside/messages"
 	"causeway/ibside/multicast"
 	"causeway/ibside/sa"
 )
@@ -21,11 +23,15 @@ type administration interface {
 	Close() error
 }
 
-// administeredPort is a Port with subnet administration of its own.
+// administeredPort is a Port with subnet administration of its own. Messages of bridges take the same device.
 type administeredPort struct {
 	*Port
 	ibside.Administered
+	*messages.Messenger
 }
+
+// Close implements ibside.OpenPort.
+func (p *administeredPort) Close() error { return errors.Join(p.Messenger.Close(), p.Port.Close()) }
 
 // administer starts subnet administration, where the link layer is InfiniBand and the machine permits it. It comes
 // before the first join.
@@ -43,7 +49,18 @@ func (p *Port) administer() ibside.OpenPort {
 	a := sa.NewAdministration(sa.NewClient(umad, sa.Config{}), p.groups.Renew, sa.RegistrarConfig{Kept: p.anchors.holds}, p.log)
 	p.useAdministration(a)
 	p.log.Info("subnet_client", "port", p.cfg.name())
-	return &administeredPort{p, a}
+	return &administeredPort{p, a, messages.New(messages.Config{
+		Open: func() (messages.Transport, error) { return openMessages(&info) }, Path: a.Path, News: a.Added,
+	})}
+}
+
+// openMessages returns no transport with an error: one without a value would be a value of its interface.
+func openMessages(i *PortInfo) (messages.Transport, error) {
+	umad, err := sa.OpenMessages(i.Device, i.Num)
+	if err != nil {
+		return nil, err
+	}
+	return umad, nil
 }
 
 func (p *Port) useAdministration(a administration) {
@@ -102,4 +119,5 @@ func (p *Port) Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (ibside.Path
 var (
 	_ ibside.OpenPort     = (*administeredPort)(nil)
 	_ ibside.Administered = (*administeredPort)(nil)
+	_ ibside.Messenger    = (*administeredPort)(nil)
 )

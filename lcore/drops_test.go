@@ -30,7 +30,7 @@ type ibCase struct {
 
 // roceCases are all of that direction, in the order of the checks.
 func roceCases() []roceCase {
-	return slices.Concat(etherCases, ip4Cases, ip6Cases, grhCases, udpCases, transportCases, policyCases, plainCases)
+	return slices.Concat(etherCases, ip4Cases, ip6Cases, grhCases, udpCases, transportCases, messageCases, policyCases, plainCases)
 }
 
 func named(t *testing.T, name string) map[lcore.Drop]uint64 {

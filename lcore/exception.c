@@ -86,14 +86,8 @@ static bool is_nodes(const struct datapath *dp, const struct segment *s, struct 
 /* Whether another bridge has sent a frame, by its MAC address. */
 static bool is_from_bridge(const struct datapath *dp, const struct rte_mbuf *m)
 {
-	const struct admission *a = __atomic_load_n(&dp->admission, __ATOMIC_ACQUIRE);
 	uint64_t mac = mac48(rte_pktmbuf_mtod(m, const uint8_t *) + RTE_ETHER_ADDR_LEN);
-	if (is_virtual(dp, mac))
-		return true; /* the fleet's */
-	for (unsigned i = 0; i < a->n_bridges; i++)
-		if (a->bridge[i] == mac)
-			return true;
-	return false;
+	return is_virtual(dp, mac) /* the fleet's */ || is_bridge_mac(dp, mac);
 }
 
 /* Whether a source without a proxy QP may have one. */

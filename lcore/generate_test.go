@@ -165,6 +165,11 @@ func (g *generator) spoil(p *roce.Packet, six bool) {
 	case 7:
 		p.DestQP, p.QKey, p.Payload, p.HasImm = ib.QP1, ib.QKeyGSI, g.data[:one(g, 256, 256, 252, 260)], false
 		if g.rarely(2) {
+			if g.rarely(2) {
+				bridgeMessage(xor(one(g, 0, 1, 2, 3, 37, 38, 39, 100), one[byte](g, 0, 0, 1)))(p)
+				p.DstIP = one(g, p.DstIP, bridgeIP.Addr(), bridgeIP6.Addr())
+				break
+			}
 			sidr(one[uint16](g, ib.AttrSIDRReq, ib.AttrSIDRRep, 0x10))(p)
 		}
 	case 8:

@@ -45,14 +45,6 @@ static bool is_broadcast4(const struct segment *s, const uint8_t *ip4)
 	return false;
 }
 
-static bool is_own(const struct segment *s, const uint8_t *addr16)
-{
-	for (unsigned i = 0; i < s->addresses; i++)
-		if (memcmp(s->address[i], addr16, 16) == 0)
-			return true;
-	return false;
-}
-
 static void set_mapped(struct table_key *k, const uint8_t *ip4)
 {
 	uint32_t raw;

@@ -42,12 +42,23 @@ struct punter control_punter(const struct datapath *dp, struct rte_mbuf *m)
 	return (struct punter){class_in((unsigned)(s - dp->segment), PUNT_CLASS_CONTROL), hash_of(source_mac(m))};
 }
 
+bool is_bridge_mac(const struct datapath *dp, uint64_t mac)
+{
+	const struct admission *a = __atomic_load_n(&dp->admission, __ATOMIC_ACQUIRE);
+	for (unsigned i = 0; i < a->n_bridges; i++)
+		if (a->bridge[i] == mac)
+			return true;
+	return false;
+}
+
 struct punter data_punter(const struct worker *w, const struct table_key *from, struct rte_mbuf *m)
 {
 	const struct table *t = &w->datapath->tables->hosts;
 	struct table_key k = *from;
 	struct punter p = stranger(from);
 	unsigned segment = segment_of_key(&k);
+	if (is_bridge_mac(w->datapath, mac48(rte_pktmbuf_mtod_offset(m, const uint8_t *, RTE_ETHER_ADDR_LEN))))
+		return (struct punter){class_in(segment, PUNT_CLASS_HOST), hash_of(source_mac(m))};
 	k.number = (uint64_t)segment << SEGMENT_SHIFT;
 	const struct host_entry *h = table_find(t, table_hash(t, &k), &k);
 	if (h && (h->is_confirmed | h->is_static) &&

@@ -19,8 +19,12 @@ struct punter {
 /* The sender of a control frame, known by its MAC address. */
 struct punter control_punter(const struct datapath *dp, struct rte_mbuf *m);
 
+/* Whether a MAC address is that of another bridge, by the subnet administrator's list. */
+bool is_bridge_mac(const struct datapath *dp, uint64_t mac);
+
 /* The sender of RoCE data: of the class of hosts if its address is that of one that has shown that it exists, and its
- * MAC address that host's. */
+ * MAC address that host's; or if it is another bridge, which has a host's part by its MAC address, whatever its
+ * address. */
 struct punter data_punter(const struct worker *w, const struct table_key *from, struct rte_mbuf *m);
 
 /* A stranger, known by the key of a look-up. */

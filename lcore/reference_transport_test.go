@@ -4,6 +4,7 @@ package lcore_test
 
 import (
 	"cmp"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 
@@ -68,7 +69,7 @@ func (r *reference) transport(d *datagram, _ []byte) string {
 		return "qkey"
 	case dest == ib.QP1 && len(d.payload) != ib.MADLen:
 		return "mad_len"
-	case dest == ib.QP1 && isSIDR(d.payload):
+	case dest == ib.QP1 && (isSIDR(d.payload) || r.isOwnMessage(d)):
 		return "mad_served"
 	case dest == ib.QP1:
 		return "mad_unserved"
@@ -84,6 +85,14 @@ func (r *reference) transport(d *datagram, _ []byte) string {
 func isSIDR(b []byte) bool {
 	m, ok := ib.AsMAD(b)
 	return ok && m.IsCM() && (m.AttrID() == ib.AttrSIDRReq || m.AttrID() == ib.AttrSIDRRep)
+}
+
+// isOwnMessage reports whether a MAD is of another bridge to an own address. What management looks at the worker leaves.
+func (r *reference) isOwnMessage(d *datagram) bool {
+	m, ok := ib.AsMAD(d.payload)
+	ok = ok && m.BaseVersion() == 1 && m.Class() == ib.ClassBridge && m.ClassVersion() == ib.ClassVersionBridge && m.Method() == ib.MethodSend
+	return ok && binary.BigEndian.Uint32(d.payload[36:])&0xffffff == ib.OUIBridge &&
+		slices.ContainsFunc(r.config.Addresses, func(p netip.Prefix) bool { return p.Addr() == d.dst })
 }
 
 func isControl(group netip.Addr) bool {

@@ -5,6 +5,7 @@
 
 #include <rte_branch_prediction.h>
 #include <rte_mbuf.h>
+#include <string.h>
 
 #include "byteorder.h"
 #include "proto.h"
@@ -84,6 +85,15 @@ static inline bool segment_reaches(const struct segment *s, uint8_t partition)
 	if (likely(s->partition == PARTITION_ANY))
 		return true;
 	return partition == PARTITION_HEARD || partition == s->partition;
+}
+
+/* Whether an address, 16 bytes and IPv4-mapped if it is one, is the bridge's own in a segment. */
+static inline bool is_own(const struct segment *s, const uint8_t *addr16)
+{
+	for (unsigned i = 0; i < s->addresses; i++)
+		if (memcmp(s->address[i], addr16, 16) == 0)
+			return true;
+	return false;
 }
 
 /* Whether a group's partition is its own, whatever the segment's is: the configuration says which segments it has. */

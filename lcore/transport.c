@@ -6,6 +6,7 @@
 enum {
 	IMM_LEN = 4,
 	MAD_LEN = 256,
+	MAD_OUI = 36,    /* of vendors' classes, behind a reserved byte */
 	SIDR_REQ = 0x17, /* attributes of the connection manager's MADs */
 	SIDR_REP = 0x18,
 	OP_UD_SEND_ONLY = 0x64,
@@ -50,14 +51,22 @@ static bool is_sidr(const uint8_t *mad)
 	return be32(mad) == 0x01070203 && (attribute == SIDR_REQ || attribute == SIDR_REP);
 }
 
-/* QP1 takes MADs: SIDR is for the bridge's own service, all else is dropped. */
+/* Messages of bridges to each other (ibside/ib, BridgeMAD), to an own address: base version 1, class 0x4b, class
+ * version 1, method Send, and its OUI. */
+static bool is_bridge_message(const struct packet *p)
+{
+	return be32(p->payload) == 0x014b0103 && (be32(p->payload + MAD_OUI) & 0xffffff) == 0x024357 &&
+	       is_own(p->segment, p->to.addr);
+}
+
+/* QP1 takes MADs: SIDR is for the bridge's own service, and messages are for the bridge itself; all else is dropped. */
 static enum drop check_mad(const struct packet *p)
 {
 	if (p->qkey != QKEY_GSI)
 		return DROP_qkey;
 	if (p->payload_len != MAD_LEN)
 		return DROP_mad_len;
-	return is_sidr(p->payload) ? DROP_mad_served : DROP_mad_unserved;
+	return is_sidr(p->payload) || is_bridge_message(p) ? DROP_mad_served : DROP_mad_unserved;
 }
 
 static enum drop check_qps(const struct packet *p, uint32_t src_qpn)

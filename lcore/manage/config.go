@@ -152,6 +152,9 @@ type Config struct {
 	Fleet Fleet
 	// OfFleet tells other bridges of which fleet this one is; nil: of none.
 	OfFleet func() ibside.Fleet
+	// Heard gets what other bridges' SendMessage has sent to an own address of any segment, from anybody: it must know what
+	// is forged. It is called in the loop, and may neither block nor keep data. nil: nobody wants messages.
+	Heard func(data []byte)
 	// Police limits the rate of the group with this id; called for groups that have or had a limit.
 	Police func(id int, rate uint64)
 }

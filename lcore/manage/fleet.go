@@ -3,10 +3,13 @@
 package manage
 
 import (
+	"bytes"
 	"context"
+	"errors"
 
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/local"
+	"causeway/lcore/manage/messages"
 )
 
 // Fleet says which bridge of several a station reaches nodes by. Its method is called in the loop.
@@ -23,4 +26,29 @@ func TakeOver(ctx context.Context, l *Loop, macs []frame.MAC) {
 			}
 		}
 	})
+}
+
+// A Station is another bridge, by its own addresses on the first segment.
+type Station = messages.Station
+
+// ErrBusy is what SendMessage returns when the loop has no room for another message, or has ended.
+var ErrBusy = errors.New("manage: the loop is busy, and the message is dropped")
+
+// SendMessage sends at most ib.BridgeDataLen bytes to another bridge on the first segment, whose Config.Heard gets them. It
+// never waits, and does not know whether the message arrives. data is the caller's again when it returns. Any goroutine
+// may call it.
+func SendMessage(l *Loop, to Station, data []byte) error {
+	if err := to.Check(data); err != nil {
+		return err
+	}
+	data = bytes.Clone(data)
+	if !l.inbox.Try(func() {
+		if len(l.segments) > 0 {
+			s := l.segments[0]
+			l.messages.Send(l.frames.By(s.cfg.Port), s.local, to, data)
+		}
+	}) {
+		return ErrBusy
+	}
+	return nil
 }

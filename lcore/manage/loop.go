@@ -5,6 +5,7 @@
 //	workers ── punted frames ──▶ ARP, ND   ─▶ neighbours ─▶ answers ─▶ workers' send rings
 //	        │                    IGMP, MLD ─▶ groups ─────▶ reports ─▶
 //	        │                    MADs      ─▶ sidr ───────▶ answers ─▶
+//	        │                              ─▶ messages ─▶ Config.Heard
 //	        └─ pending packets ─▶ proxyqps: a QP of the IB port, tables, then the packet goes back to its worker
 //	subnet administrator ◀─▶ groups, nodes, gids (in goroutines of their own: ask; results come back to the loop: inbox)
 //

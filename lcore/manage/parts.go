@@ -16,6 +16,7 @@ import (
 	"causeway/lcore/manage/groups"
 	"causeway/lcore/manage/inbox"
 	"causeway/lcore/manage/learner"
+	"causeway/lcore/manage/messages"
 	"causeway/lcore/manage/nodes"
 	"causeway/lcore/manage/partitions"
 	"causeway/lcore/manage/punt"
@@ -29,10 +30,11 @@ type parts struct {
 	nodes    *nodes.Nodes
 	learner  *learner.Learner // nil: no node is learned
 	bridges  *bridges.List    // nil: the port has no list
-	segments []*segment       // by number
-	ended    []*segment       // removed, with something under way
-	came     bool             // some have come or gone
-	several  atomic.Bool      // segments
+	messages messages.Messages
+	segments []*segment  // by number
+	ended    []*segment  // removed, with something under way
+	came     bool        // some have come or gone
+	several  atomic.Bool // segments
 	past     past
 	shared   *groups.Groups // that several have
 	sharing  []Group        // those, as they are configured
@@ -93,6 +95,7 @@ func (l *Loop) makeParts() {
 	l.makeShared()
 	l.learner = l.newLearner(l.nodes, lookedAt{&l.parts})
 	l.bridges = newBridges(l)
+	l.messages = messages.Messages{PKey: cfg.RoCEPKey, Frames: l.frames, Heard: cfg.Heard}
 }
 
 // newBridges returns nil where the IB port's subnet has no list of bridges.

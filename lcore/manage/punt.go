@@ -7,6 +7,7 @@ import (
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
+	"causeway/lcore/manage/messages"
 	"causeway/lcore/manage/punt"
 )
 
@@ -45,6 +46,8 @@ func (s *segment) handle(l *Loop, worker int, f frame.Frame, p Punted, now time.
 	switch {
 	case p.Pending != nil:
 		s.proxyQPs.HandlePending(f, p.Pending, now)
+	case messages.Is(f):
+		l.messages.Handle(p.Data, s.local)
 	case f.Type == frame.TypeRoCEv1 || f.IsIP() && f.Protocol() == frame.ProtoUDP:
 		s.sidr.HandleMAD(worker, p.Data, now)
 	case f.Type == frame.TypeARP:

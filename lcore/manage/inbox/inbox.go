@@ -5,6 +5,7 @@
 //
 //	any goroutine ── Do    ──▶ ┐ waits for the result; not run when its context ends before
 //	              ── Later ──▶ ├─ C, DoPending ─▶ the loop's goroutine
+//	              ── Try   ──▶ │ not run when the inbox is full
 //	              ── Tell  ──▶ ┘ run at the latest when the loop has ended ─ DoLate
 package inbox
 
@@ -57,6 +58,22 @@ func (b *Inbox) Later(ctx context.Context, f func()) bool {
 	case b.work <- f:
 		return true
 	case <-ctx.Done():
+		return false
+	}
+}
+
+// Try makes the loop run f, if there is room now: it never waits. It returns false when there is none, or the loop has
+// ended.
+func (b *Inbox) Try(f func()) bool {
+	select {
+	case <-b.ended:
+		return false
+	default:
+	}
+	select {
+	case b.work <- f:
+		return true
+	default:
 		return false
 	}
 }

@@ -122,3 +122,20 @@ func TestTell(t *testing.T) {
 		t.Error("told twice")
 	}
 }
+
+// TestTry checks that a full inbox, and one of a loop that has ended, take nothing, and that nothing waits.
+func TestTry(t *testing.T) {
+	b, n := inbox.New(2, errEnded), 0
+	for i, want := range []bool{true, true, false} {
+		if got := b.Try(func() { n++ }); got != want {
+			t.Errorf("function %d is taken: %t", i, got)
+		}
+	}
+	if b.DoPending(); n != 2 || !b.Try(func() { n++ }) {
+		t.Errorf("%d were run", n)
+	}
+	b.DoPending()
+	if b.End(); b.Try(func() {}) {
+		t.Error("the loop has ended, and takes another one")
+	}
+}

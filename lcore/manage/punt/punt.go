@@ -95,6 +95,9 @@ func (w *Workers) Send(worker int, frame []byte) bool {
 	return true
 }
 
+// NotSent counts a frame that was not made, because nothing could be sent there.
+func (w *Workers) NotSent() { w.count.SendFailed++ }
+
 // NotForUs counts a frame that was understood and asks for nothing.
 func (w *Workers) NotForUs() { w.count.NotForUs++ }
 

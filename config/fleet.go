@@ -18,6 +18,8 @@ type Fleet struct {
 	Weight float64       // its part of the work beside that of other members
 	Right  time.Duration // how long it may forward after a renewal
 	Pushed bool          // what all members share comes from etcd, where "causeway push" has written it
+	// Unanimous: without etcd it goes on while all other members promise to take nothing.
+	Unanimous bool
 }
 
 // What a right may be, in milliseconds: etcd's answers take tens of them.
@@ -44,6 +46,10 @@ var fleetDoc = tableDoc{name: "fleet", meaning: "Several bridges as one, which s
 	{name: "configuration", kind: text, def: "file", words: []string{"file", "etcd"}, example: `"etcd"`,
 		meaning: "Where what all members have the same comes from: `file`, this one; `etcd`, what `causeway push` has written there, which counts before " +
 			"what this file says of it. fleet.md has which keys these are. Until there was a push, it is this file, too."},
+	{name: "without_etcd", shared: true, kind: text, def: "stop", words: []string{"stop", "unanimous"}, example: `"unanimous"`,
+		meaning: "What a bridge does when its right runs out and etcd is away: `stop`, it forwards nothing; `unanimous`, it goes on while every other member, " +
+			"which it asks over both fabrics, promises to take nothing meanwhile. The same in all members. With `unanimous`, never start a bridge of the same " +
+			"`[bridge] name` elsewhere while the one before may still run."},
 	{name: "right_ms", shared: true, kind: number, def: int64(1000), lo: leastRight, hi: mostRight, example: "1000",
 		meaning: "The milliseconds for which a bridge may forward after it was last heard by etcd, the same in all members. The shares of one that dies without a word " +
 			"are carried on by others after that time. At least four election timeouts of etcd, or else a new leader there stops the fleet."},
@@ -62,7 +68,7 @@ func (p *parser) fleet(t *table) {
 	}
 	f := Fleet{Name: t.text("name"), Etcd: t.texts("etcd"), CA: t.text("ca"), Cert: t.text("cert"), Key: t.text("key"),
 		Weight: float64(t.number("weight")), Right: time.Duration(t.number("right_ms")) * time.Millisecond,
-		Pushed: t.text("configuration") == "etcd"}
+		Pushed: t.text("configuration") == "etcd", Unanimous: t.text("without_etcd") == "unanimous"}
 	p.cfg.Fleet = f
 	f.Check(t.fail)
 }

@@ -232,6 +232,7 @@ key = "k.pem"
 weight = 50
 right_ms = 2000
 configuration = "etcd"
+without_etcd = "unanimous"
 [policy]
 allow = ["10.9.0.0/24"]
 `

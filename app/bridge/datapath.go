@@ -10,6 +10,7 @@ import (
 
 	"causeway/config"
 	"causeway/dpdk"
+	"causeway/fleet/peers"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -142,6 +143,7 @@ func (b *Bridge) manageConfig() manage.Config {
 	}
 	if b.shares != nil {
 		c.Fleet, c.OfFleet = b.shares, b.shares.fleet
+		c.Heard = func(data []byte) { b.membership.Received(peers.Ethernet, data) } // the loop runs when it has one
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle

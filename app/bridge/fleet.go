@@ -17,6 +17,7 @@ import (
 
 	"causeway/config"
 	"causeway/fleet/etcd"
+	"causeway/fleet/peers"
 	"causeway/fleet/right"
 	"causeway/fleet/shares"
 	"causeway/fleet/whereabouts"
@@ -37,6 +38,7 @@ type membership struct {
 	agrees agreement
 	rivals rivals
 	pushes pushes
+	*neighbours
 
 	changing sync.Mutex // what operators change
 	left     string     // why the bridge is to leave its shares to others: drained, or ending; "": it is not
@@ -84,15 +86,21 @@ func joinFleet(b *Bridge, shared Shared) error {
 	if err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
 	}
-	m := &membership{cfg: f, name: b.cfg.Name, log: b.log, gate: b.shares, unable: func() string { return whyUnable(b) }, weight: f.Weight}
+	m := &membership{cfg: f, name: b.cfg.Name, log: b.log, gate: b.shares, weight: f.Weight}
+	m.unable = func() string { return cmp.Or(whyUnable(b), m.lost()) }
 	if port, ok := b.ibPort.(ibside.Entitled); ok {
 		port.SendWhile(m.gate.entitled)
 	}
 	m.gate.unable = m.unable
 	m.gate.takeOver = func(macs []frame.MAC) { manage.TakeOver(context.Background(), b.loop, macs) }
-	m.member, err = right.New(right.Config{Name: m.name, Process: rand.Uint64(), Where: where, Store: store, Gate: m.gate, Right: f.Right})
+	process := rand.Uint64()
+	m.member, err = right.New(right.Config{Name: m.name, Process: process, Where: where, Store: store, Gate: m.gate, Right: f.Right,
+		Say: m.sayer(), Gone: gone, Suspect: func(name string) bool { return m.neighbours.Down(name) }})
 	if err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
+	}
+	if err := joinNeighbours(b, m, process, store); err != nil {
+		return err
 	}
 	m.agrees = agreement{store: store, inForce: b.Config, name: m.name, silent: m.silent, founded: &m.gate.founded}
 	const lasting = 3 // rights
@@ -136,6 +144,7 @@ func (m *membership) run(ctx context.Context) error {
 	following.Go(func() { m.agrees.run(ctx) })
 	following.Go(func() { m.rivals.run(ctx) })
 	following.Go(func() { m.pushes.run(ctx) })
+	following.Go(func() { m.neighbours.run(ctx) })
 	err := m.member.Run(ctx)
 	switch {
 	case errors.Is(err, right.ErrReplaced):
@@ -185,9 +194,10 @@ func (m *membership) follow(ctx context.Context) {
 	defer tick.Stop()
 	was, had := "it has not begun", 0.0
 	lapse := lapse{since: time.Now()}
-	for {
-		p, _ := m.Part()
-		lapse.tell(m, p.Right > 0)
+	for promised := false; ; {
+		p := m.part()
+		lapse.tell(ctx, m, p.Right > 0)
+		promised = m.tellPromised(promised, p.WithoutEtcd)
 		if weight, why := m.wants(); why != was || weight != had {
 			was, had = why, weight
 			if why == "" {
@@ -205,6 +215,17 @@ func (m *membership) follow(ctx context.Context) {
 	}
 }
 
+// tellPromised logs that the bridge goes on without etcd, and that it does no more.
+func (m *membership) tellPromised(was, is bool) bool {
+	switch {
+	case is && !was:
+		m.log.Warn("fleet_without_etcd", "etcd", m.cfg.Etcd, "note", "the bridge goes on while all other members promise to take nothing")
+	case was && !is:
+		m.log.Info("fleet_etcd_back", "note", "the bridge's right is one of etcd's again")
+	}
+	return is
+}
+
 // lapse is a time without a right.
 type lapse struct {
 	since time.Time
@@ -212,26 +233,32 @@ type lapse struct {
 }
 
 // tell logs it when it lasts for longer than a right.
-func (l *lapse) tell(m *membership, entitled bool) {
+func (l *lapse) tell(ctx context.Context, m *membership, entitled bool) {
 	switch {
 	case entitled:
 		*l = lapse{since: time.Now()}
 	case !l.told && time.Since(l.since) > m.cfg.Right:
 		l.told = true
-		m.log.Error("fleet_no_right", "etcd", m.cfg.Etcd, "note", "nothing is forwarded: etcd does not answer, or has no leader")
+		note := "nothing is forwarded: etcd does not answer, or has no leader"
+		if s, err := m.member.Snapshot(ctx); err == nil && s.Unnamed {
+			note = "nothing is forwarded: " + unnamed
+		}
+		m.log.Error("fleet_no_right", "etcd", m.cfg.Etcd, "note", note)
 	}
 }
 
 // Part is the bridge's part of its fleet's work, now.
 type Part struct {
-	Fleet         string        // its name
-	Why           string        // it can do none; "": it can
-	Twice         string        // another fleet of its name, that does nothing because of this one; "": there is none
-	Drained       bool          // an operator has left its shares to others
-	Open          uint64        // host shares that it forwards, a bit each
-	Hosts, Groups int           // how many shares it forwards
-	Right         time.Duration // that is left; below 0: since when it has run out
-	Lapses        uint64        // how often it had run out
+	Fleet         string          // its name
+	Why           string          // it can do none; "": it can
+	Twice         string          // another fleet of its name, that does nothing because of this one; "": there is none
+	Drained       bool            // an operator has left its shares to others
+	Open          uint64          // host shares that it forwards, a bit each
+	Hosts, Groups int             // how many shares it forwards
+	Right         time.Duration   // that is left; below 0: since when it has run out
+	Lapses        uint64          // how often it had run out
+	WithoutEtcd   bool            // the right is one by the other members' promises
+	Sessions      []peers.Session // with the other members
 }
 
 // Part returns the bridge's part; false: it is in no fleet.
@@ -239,13 +266,19 @@ func (m *membership) Part() (p Part, in bool) {
 	if m == nil {
 		return p, false
 	}
+	p = m.part()
+	p.Sessions = m.neighbours.Sessions()
+	return p, true
+}
+
+func (m *membership) part() (p Part) {
 	g := m.gate
-	p = Part{Fleet: m.cfg.Name, Why: m.why(), Twice: m.rivals.other(), Drained: m.leaves() == drained, Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load()}
+	p = Part{Fleet: m.cfg.Name, Why: m.why(), Twice: m.rivals.other(), Drained: m.leaves() == drained, Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load(), WithoutEtcd: m.member.Promised()}
 	p.Hosts = bits.OnesCount64(p.Open)
 	if until := g.deadline.Load(); until != nil {
 		p.Right = time.Until(*until)
 	}
-	return p, true
+	return p
 }
 
 // FleetStatus is what the bridge knows of its fleet.

@@ -37,7 +37,7 @@ func (m *membership) awaitNone(ctx context.Context) int {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		p, _ := m.Part()
+		p := m.part()
 		if p.Hosts+p.Groups == 0 {
 			return 0
 		}

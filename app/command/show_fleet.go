@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"causeway/app/bridge"
+	"causeway/fleet/bfd"
 	"causeway/fleet/etcd"
+	"causeway/fleet/peers"
 	"causeway/fleet/right"
 	fleet "causeway/fleet/shares"
 )
@@ -62,10 +64,31 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 	if s.Twice != "" {
 		part.Note = notes(part.Note, "Beware: "+s.Twice+".")
 	}
-	if s.Right <= 0 {
+	switch {
+	case s.Unnamed:
+		part.Note = notes(part.Note, "It waits for its name: the process that had it before was elsewhere, and may go on without etcd until the others have taken it out of the assignment.")
+	case s.Right <= 0:
 		part.Note = notes(part.Note, "It has no right to forward (right_ended): etcd did not answer in time.")
+	case s.WithoutEtcd:
+		part.Note = notes(part.Note, "It goes on without etcd, while all other members promise to take nothing.")
 	}
-	return table(part), nil
+	return Result{Parts: []Part{part, sessions(s.Sessions)}}, nil
+}
+
+// sessions are a bridge's with the other members.
+func sessions(all []peers.Session) Part {
+	p := Part{Name: "sessions", Columns: columns("member", "fabric", "state", "for", "there", "because", "hears others"),
+		Empty: "No other member has told etcd yet where it is heard.",
+		Note:  "How the members hear each other without etcd, by BFD. There is the state at the other end; hears others, how many members that are not this one the other hears on Ethernet and on InfiniBand."}
+	for _, x := range all {
+		because := ""
+		if x.State != bfd.Up {
+			because = x.Diagnostic.String()
+		}
+		p.Rows = append(p.Rows, []any{x.Member, x.Way, x.State.String(), Age(time.Since(x.Since)), x.Remote.String(), because,
+			fmt.Sprintf("%d, %d", x.Others[peers.Ethernet.String()], x.Others[peers.InfiniBand.String()])})
+	}
+	return p
 }
 
 // versionsOf says which members have which pushed configuration.

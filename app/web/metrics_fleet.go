@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"causeway/app/bridge"
+	"causeway/fleet/bfd"
 )
 
 // severalBridges is a source that may be one of a fleet.
@@ -18,6 +19,8 @@ var fleetMetrics = []Metric{
 	{"causeway_fleet_takes_part", gauge, nil, "1 when the bridge can do its part of the fleet's work."},
 	{"causeway_fleet_shares", gauge, []string{"fleet", "kind"}, "Shares of the fleet's work that the bridge forwards. Of all members together, 64 of hosts and 4096 of groups."},
 	{"causeway_fleet_right_seconds", gauge, nil, "How long the bridge may still forward without a renewal; below 0: since when it may not."},
+	{"causeway_fleet_without_etcd", gauge, nil, "1 while the bridge forwards by the other members' promises, because etcd does not answer."},
+	{"causeway_fleet_peer_up", gauge, []string{"member", "fabric"}, "1 while the bridge and another member hear each other on a fabric."},
 	{"causeway_fleet_right_lapses_total", counter, nil, "Times that the bridge had no right to forward, because etcd did not answer in time."},
 }
 
@@ -34,5 +37,9 @@ func (s *scrape) fleet(src Source) {
 	s.add("causeway_fleet_shares", uint64(p.Hosts), "fleet", p.Fleet, "kind", "host")
 	s.add("causeway_fleet_shares", uint64(p.Groups), "fleet", p.Fleet, "kind", "group")
 	s.sample("causeway_fleet_right_seconds", "", strconv.FormatFloat(p.Right.Seconds(), 'f', 3, 64), nil)
+	s.boolean("causeway_fleet_without_etcd", p.WithoutEtcd && p.Right > 0)
+	for _, x := range p.Sessions {
+		s.boolean("causeway_fleet_peer_up", x.State == bfd.Up, "member", x.Member, "fabric", x.Way)
+	}
 	s.add("causeway_fleet_right_lapses_total", p.Lapses)
 }

@@ -76,8 +76,9 @@ type Config struct {
 	// Gone reports whether the process that was there (Record.Where) has ended for certain. Nil: that is never known. It may not
 	// block.
 	Gone func(where string) bool
-	// Suspect says that a member is believed dead, for whatever reason. A suspicion only starts a take-over: it opens no
-	// share. Nil: none is. It is called from the member's goroutine and may not block.
+	// Suspect says that a member is believed dead, for whatever reason. One that has not renewed for long either is left out of
+	// plans then. That only starts a take-over: it opens no share. Nil: none is. It is called from the member's goroutine and
+	// may not block.
 	Suspect func(name string) bool
 }
 

@@ -5,6 +5,7 @@ package right
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"causeway/fleet/shares"
@@ -28,6 +29,7 @@ type Member struct {
 	renewal   renewal
 	proposal  proposal
 	unanimity unanimity
+	promised  atomic.Bool // the right is one by promises
 }
 
 // rules are the decisions that safety depends on. Tests plant mistakes in them.

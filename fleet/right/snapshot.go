@@ -17,6 +17,7 @@ type Snapshot struct {
 	Assignment *shares.Assignment // nil: there is none
 	Connected  bool               // something has come from the store since the watch began
 	Members    []Seen             // by name
+	Unnamed    bool               // the member has not its name yet: the process that had it may go on without the store
 }
 
 // Seen is what a member saw of a process.
@@ -29,7 +30,11 @@ type Seen struct {
 // Snapshot returns what the member knows, while Run runs.
 func (m *Member) Snapshot(ctx context.Context) (Snapshot, error) {
 	came := make(chan Snapshot, 1)
-	m.post(ctx, func(now time.Time) { came <- m.view.snapshot(now) })
+	m.post(ctx, func(now time.Time) {
+		s := m.view.snapshot(now)
+		s.Unnamed = !m.rules.named(m, now)
+		came <- s
+	})
 	select {
 	case s := <-came:
 		return s, nil

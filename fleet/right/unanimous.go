@@ -141,11 +141,17 @@ func (m *Member) agree(now time.Time) {
 // until has the gate know how long the member may forward.
 func (m *Member) until() {
 	deadline := m.renewal.until
-	if m.unanimity.until.After(deadline) {
+	promised := m.unanimity.until.After(deadline)
+	if promised {
 		deadline = m.unanimity.until
 	}
+	m.promised.Store(promised)
 	m.config.Gate.Until(deadline)
 }
+
+// Promised reports whether the member's right, which may have run out, is one by promises, and not one of the store's. Any goroutine
+// may call it.
+func (m *Member) Promised() bool { return m.promised.Load() }
 
 // named reports whether the member may have its name: nobody else may forward, or promise anything, by it.
 func (m *Member) named(now time.Time) bool {

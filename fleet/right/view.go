@@ -144,7 +144,7 @@ func (v *view) alive(now time.Time) (all []shares.Member, unanimous bool) {
 		switch {
 		case p.Ended || v.silent(p, now):
 			continue
-		case v.config.Suspect(p.Member):
+		case now.Sub(p.seen) > v.config.quiet() && v.config.Suspect(p.Member):
 			p.since = now
 			continue
 		}

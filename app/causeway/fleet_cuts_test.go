@@ -3,6 +3,10 @@
 package main
 
 import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
 	"time"
 
 	"causeway/fleet/shares"
@@ -27,6 +31,9 @@ func (f *bridgeFleet) cuts(right, moment time.Duration) {
 	oneWay := func(command string) func() {
 		return func() { f.machine[2].do(f.t, "tc qdisc "+command+" dev etcd root blackhole") }
 	}
+	deaf := func(command string) func() {
+		return func() { f.segment.do(f.t, "tc qdisc "+command+" dev s2 root blackhole") }
+	}
 	for _, c := range []struct {
 		what      string
 		most      time.Duration
@@ -34,6 +41,7 @@ func (f *bridgeFleet) cuts(right, moment time.Duration) {
 	}{
 		{"one loses its Ethernet cable", moment, ethernet("down"), ethernet("up")},
 		{"one loses its InfiniBand cable", moment, infiniband(true), infiniband(false)},
+		{"one hears nobody on Ethernet, though its port is up", right + moment, deaf("add"), deaf("del")},
 		{"one is cut from etcd", right + moment, etcd("down"), etcd("up")},
 		{"one hears etcd, and is not heard", right + moment, oneWay("add"), oneWay("del")},
 	} {
@@ -43,5 +51,44 @@ func (f *bridgeFleet) cuts(right, moment time.Duration) {
 			c.mend()
 			f.share("a third each again: "+c.what, shares.Hosts/3, 1, 2, 3)
 		})
+	}
+}
+
+// without has the members be without etcd. They go on, but not when one of them has died.
+func (f *bridgeFleet) without(right time.Duration, all func(what string)) {
+	f.during("etcd is stopped for five times a right, and goes on", 0, right, func() {
+		f.voters(syscall.SIGSTOP)
+		time.Sleep(5 * right)
+		f.voters(syscall.SIGCONT)
+		time.Sleep(right)
+	})
+	all("a third each after etcd")
+	// Until etcd has a leader again, who has promised may propose, and heirs have seen all.
+	f.during("one is killed while etcd is stopped", 5*right, right, func() {
+		f.voters(syscall.SIGSTOP)
+		time.Sleep(right)
+		signalTo(f.t, f.members[3], syscall.SIGKILL)
+		f.members[3].wait()
+		time.Sleep(2 * right)
+		f.voters(syscall.SIGCONT)
+		f.share("half each after etcd", shares.Hosts/2, 1, 2)
+	})
+	f.start(3)
+	all("a third each after the last one")
+}
+
+// caughtUp waits until one of etcd's servers has all that the others have: before, there is no majority without each of them.
+func (f *bridgeFleet) caughtUp(n int) {
+	f.t.Helper()
+	ask := fmt.Sprintf(`exec 3<>/dev/tcp/10.99.0.254/237%d && printf "GET /health HTTP/1.0\r\n\r\n" >&3 && cat <&3`, n)
+	words := append(f.segment[1:len(f.segment):len(f.segment)], "timeout", "1", "bash", "-c", ask)
+	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+		out, err := exec.Command(f.segment[0], words...).CombinedOutput()
+		if strings.Contains(string(out), `"health":"true"`) {
+			return
+		}
+		if time.Now().After(end) {
+			f.t.Fatalf("etcd's server %d: %v: %s", n, err, out)
+		}
 	}
 }

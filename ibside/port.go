@@ -6,7 +6,7 @@
 //	management ── Port, Services ────────────▶ verbs, fabricport ──▶ sa ──▶ the subnet administrator
 //
 // All numbers are in host byte order. What only some ports can do has an interface of its own: Renewer, Notifier,
-// Locator, Aliaser.
+// Locator, Aliaser, Announcer, Messenger.
 package ibside
 
 import (

@@ -191,6 +191,7 @@ func seeds() [][]byte {
 	return [][]byte{
 		v4(), v6(), v1(), v4(to(group4), imm(uint32(hostQPN))), v6(to(group6)), v1(to(group1)), v4(payload(0)), v4(checksummed),
 		v6(checksummed, imm(7), payload(2)), plain4(group4, plainPort, 5), plain6(plainPort, 5), plain4(plainOnly, plainPort, 0), cnp(0x81), short(v4(), 0x11, 4), short(v6(), 0x11, 4), short(v1(), 0x11, 4), v4(toQP1(0x80010000, 256)), v6(sidr(ib.AttrSIDRReq)),
+		toOwn(), v6(bridgeMessage(), peer6, own6),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/ibside/messages"
 	"causeway/ibside/sa"
 )
 
@@ -108,10 +109,25 @@ func TestAdministrationOnEthernet(t *testing.T) {
 func TestNoSubnetClient(t *testing.T) {
 	var log bytes.Buffer
 	p := newTestPort(Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if got := p.administer(); got != ibside.OpenPort(p) {
-		t.Errorf("port %T", got)
+	got := p.administer()
+	if _, messages := got.(ibside.Messenger); messages || got != ibside.OpenPort(p) {
+		t.Errorf("port %T, which sends messages: %t", got, messages)
 	}
 	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "no_subnet_client") || !strings.Contains(text, "rdma_cm joins groups") {
 		t.Errorf("the log: %s", text)
+	}
+}
+
+// TestNoMessages: a port whose device for MADs cannot be opened says why, and sends no message by what is not there.
+func TestNoMessages(t *testing.T) {
+	info := PortInfo{Device: "mlx5_77", Num: 1}
+	p := &administeredPort{newTestPort(Config{}), nil, messages.New(messages.Config{
+		Open: func() (messages.Transport, error) { return openMessages(&info) }, News: func() uint64 { return 0 },
+	})}
+	if err := p.ReceiveMessages(func(ib.LID, []byte) {}); err == nil || !strings.Contains(err.Error(), "port mlx5_77:1: ") {
+		t.Errorf("messages are received: %v", err)
+	}
+	if err := p.SendMessage(gid("fe80::9"), nil); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a message is sent: %v", err)
 	}
 }

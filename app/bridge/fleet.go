@@ -95,7 +95,7 @@ func joinFleet(b *Bridge, shared Shared) error {
 	m.gate.takeOver = func(macs []frame.MAC) { manage.TakeOver(context.Background(), b.loop, macs) }
 	process := rand.Uint64()
 	m.member, err = right.New(right.Config{Name: m.name, Process: process, Where: where, Store: store, Gate: m.gate, Right: f.Right,
-		Say: m.sayer(), Gone: gone, Suspect: func(name string) bool { return m.neighbours.Down(name) }})
+		Say: m.sayer(), Gone: gone, Suspect: func(name string) bool { return m.suspects(name) }})
 	if err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
 	}

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"causeway/fleet/bfd"
 	"causeway/fleet/peers"
 	"causeway/fleet/whereabouts"
 	"causeway/ibside"
@@ -146,6 +148,12 @@ func (n *neighbours) lost() string {
 		}
 	}
 	return ""
+}
+
+// suspects reports whether another member is believed dead: it was heard, is not any more, and another one is. Who hears nobody has
+// rather lost them all itself.
+func (n *neighbours) suspects(name string) bool {
+	return n.Down(name) && slices.ContainsFunc(n.Sessions(), func(s peers.Session) bool { return s.State == bfd.Up })
 }
 
 // sayer is how the bridge asks the others when it is without etcd; nil: it does not, and stops.

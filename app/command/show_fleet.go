@@ -77,16 +77,16 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 
 // sessions are a bridge's with the other members.
 func sessions(all []peers.Session) Part {
-	p := Part{Name: "sessions", Columns: columns("member", "fabric", "state", "for", "there", "because", "hears others"),
+	p := Part{Name: "sessions", Columns: columns("member", "fabric", "state", "for", "there", "because", "others on Ethernet", "others on InfiniBand"),
 		Empty: "No other member has told etcd yet where it is heard.",
-		Note:  "How the members hear each other without etcd, by BFD. There is the state at the other end; hears others, how many members that are not this one the other hears on Ethernet and on InfiniBand."}
+		Note:  "How the members hear each other without etcd, by BFD. There is the state at the other end; others, how many members it hears that are not this one."}
 	for _, x := range all {
 		because := ""
 		if x.State != bfd.Up {
 			because = x.Diagnostic.String()
 		}
 		p.Rows = append(p.Rows, []any{x.Member, x.Way, x.State.String(), Age(time.Since(x.Since)), x.Remote.String(), because,
-			fmt.Sprintf("%d, %d", x.Others[peers.Ethernet.String()], x.Others[peers.InfiniBand.String()])})
+			x.Others[peers.Ethernet.String()], x.Others[peers.InfiniBand.String()]})
 	}
 	return p
 }

@@ -129,7 +129,7 @@ test: lint build ## lint, build and run all tests that need no virtual machine
 
 .PHONY: lint
 lint: deps go ## gofmt, go vet, staticcheck, deadcode, clang-format, the tree's rules
-	@bad=$$(gofmt -l app config dpdk ibside lcore packaging perf tables); \
+	@bad=$$(gofmt -l app config dpdk fleet ibside lcore packaging perf tables); \
 		[[ -z $$bad ]] || { echo "lint: not formatted; run gofmt -w on:" $$bad; exit 1; }
 	@clang-format --dry-run -Werror $(C_SOURCES) || { echo 'lint: not formatted; run clang-format -i on these'; exit 1; }
 	@.ci/lint-aarch64

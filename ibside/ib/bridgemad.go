@@ -43,9 +43,6 @@ func AsBridgeMAD(b []byte) (BridgeMAD, bool) {
 	return BridgeMAD(b[:MADLen:MADLen]), true
 }
 
-// TID returns the transaction ID, by which a kernel tells the MADs that it is to send apart. It changes the upper half.
-func (h BridgeMAD) TID() uint64 { return MAD(h).TID() }
-
 // Data returns the message, aliased.
 func (h BridgeMAD) Data() []byte {
 	// The owner of the bytes may have changed them since AsBridgeMAD.
@@ -55,12 +52,9 @@ func (h BridgeMAD) Data() []byte {
 
 // BridgeMADFields is a BridgeMAD in host order.
 type BridgeMADFields struct {
-	TID  uint64
+	TID  uint64 // by which a kernel tells the MADs that it is to send apart; it changes the upper half
 	Data []byte // at most BridgeDataLen bytes
 }
-
-// Fields returns all that PutBridgeMAD writes. Data aliases h.
-func (h BridgeMAD) Fields() BridgeMADFields { return BridgeMADFields{TID: h.TID(), Data: h.Data()} }
 
 // PutBridgeMAD writes f into the first MADLen bytes of b and returns the view. Too long data is cut. It must not overlap b.
 func PutBridgeMAD(b []byte, f BridgeMADFields) BridgeMAD {

@@ -43,11 +43,11 @@ func TestBridgeMAD(t *testing.T) {
 func checkBridgeMAD(t *testing.T, name string, wire, data []byte) {
 	t.Helper()
 	h, ok := ib.AsBridgeMAD(append(bytes.Clone(wire), 0xaa))
-	if !ok || h.TID() != 0x0123456789abcdef || !bytes.Equal(h.Data(), data) || len(h) != ib.MADLen {
+	if !ok || ib.MAD(h).TID() != 0x0123456789abcdef || !bytes.Equal(h.Data(), data) || len(h) != ib.MADLen {
 		t.Fatalf("%s: parsed %+v, %v", name, h, ok)
 	}
 	b := bytes.Repeat([]byte{0xaa}, ib.MADLen+1) // Put writes each byte of the MAD and no other
-	if ib.PutBridgeMAD(b, h.Fields()); !bytes.Equal(b[:ib.MADLen], wire) || b[ib.MADLen] != 0xaa {
+	if ib.PutBridgeMAD(b, ib.BridgeMADFields{TID: ib.MAD(h).TID(), Data: h.Data()}); !bytes.Equal(b[:ib.MADLen], wire) || b[ib.MADLen] != 0xaa {
 		t.Errorf("%s: put\n got % x\nwant % x aa", name, b, wire)
 	}
 	for n := range wire {

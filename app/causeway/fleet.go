@@ -25,7 +25,8 @@ shares a bridge there would have, and when, while you end, stop and cut off othe
 proves the fleet's etcd, its network and the time that rights last. It reads new weights from its input ("weight 0"). resign
 tells the fleet that a bridge of this machine was killed, so that others carry on for it at once. A bridge of a fleet has it
 wait beside itself, and systemd's unit runs it when all of the bridge's processes are gone. It does nothing for a bridge that
-runs, or is in no fleet.`)
+runs, or is in no fleet. With -off it says so for a bridge of a machine that is off, which others wait for where bridges may go
+on without etcd (without_etcd): two bridges forward the same if it is not off.`)
 	plan, rehearsal, resignation := planFlags(fs), rehearsalFlags(fs), resignFlags(fs)
 	asJSON := fs.Bool("json", false, "print JSON: one object, or one a line")
 	if code, done := parse(fs, args, stdout, stderr); done {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -15,6 +16,7 @@ import (
 
 	"causeway/app/bridge"
 	"causeway/config"
+	"causeway/fleet/etcd"
 	"causeway/fleet/right"
 	"causeway/fleet/whereabouts"
 )
@@ -22,12 +24,14 @@ import (
 // fleetResignation says for a bridge that was killed that it has ended.
 type fleetResignation struct {
 	file  string
-	waits bool // until its parent, which is the bridge, has ended: it is the bridge's witness
+	off   string // the member for which an operator says so; "": the file's
+	waits bool   // until its parent, which is the bridge, has ended: it is the bridge's witness
 }
 
 func resignFlags(fs *flag.FlagSet) *fleetResignation {
 	r := &fleetResignation{}
 	fs.StringVar(&r.file, "c", "", "resign: the configuration `FILE` of the bridge that has ended")
+	fs.StringVar(&r.off, "off", "", "resign: the bridge that has ended is the one called `NAME`, and you know that: its machine is off, or was made anew")
 	fs.BoolVar(&r.waits, "wait", false, "resign: begin when the process that started this one, the bridge, has ended; run starts it so")
 	return r
 }
@@ -56,24 +60,44 @@ func (r *fleetResignation) run(out io.Writer) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), max(cfg.Fleet.Right, time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), 3*max(cfg.Fleet.Right, time.Second))
 	defer cancel()
-	last, found, err := store.Record(ctx, cfg.Name)
-	if err != nil || !found || last.Ended || r.waits && last.Where != parent {
+	name := cmp.Or(r.off, cfg.Name)
+	last, found, err := store.Record(ctx, name)
+	switch {
+	case err == nil && !found && r.off != "":
+		return fmt.Errorf("the fleet %s has never had a member %s; show fleet has their names", cfg.Fleet.Name, name)
+	case err != nil || !found || last.Ended || r.waits && last.Where != parent:
 		return err
 	}
 	ended, err := r.ended(ctx, last.Where)
+	if err != nil && r.off != "" {
+		ended, err = isSilent(ctx, store, last, cfg.Fleet.Right)
+	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("whether %s has ended is not known here: %w; its shares have others when its right has run out", cfg.Name, err)
+		return fmt.Errorf("whether %s has ended is not known here: %w; its shares have others when its right has run out. "+
+			"If its machine is off for certain, say -off %s", name, err, name)
 	case !ended:
-		return fmt.Errorf("%s runs; stop it first", cfg.Name)
+		return fmt.Errorf("%s runs; stop it first", name)
 	}
 	if err := right.End(ctx, store, last); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s has ended; the fleet %s knows.\n", cfg.Name, cfg.Fleet.Name)
+	fmt.Fprintf(out, "%s has ended; the fleet %s knows.\n", name, cfg.Fleet.Name)
 	return nil
+}
+
+// isSilent reports whether a member renews nothing for as long as a right lasts. One that etcd does not hear may run all the
+// same: that is the operator's to know.
+func isSilent(ctx context.Context, store *etcd.Store, last right.Record, lasts time.Duration) (bool, error) {
+	select {
+	case <-time.After(lasts):
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	now, _, err := store.Record(ctx, last.Member)
+	return now.Process == last.Process && now.Renewals == last.Renewals, err
 }
 
 // outlive returns where the parent was, when it has closed its end of a pipe. What ends the parent may be sent to this process,

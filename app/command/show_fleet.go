@@ -67,6 +67,8 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 	switch {
 	case s.Unnamed:
 		part.Note = notes(part.Note, "It waits for its name: the process that had it before was elsewhere, and may go on without etcd until the others have taken it out of the assignment.")
+	case len(s.Waits) > 0:
+		part.Note = notes(part.Note, fmt.Sprintf("It waits for %s, which may go on without etcd. If that machine is off for certain, say causeway fleet resign -off %[1]s.", s.Waits[0]))
 	case s.Right <= 0:
 		part.Note = notes(part.Note, "It has no right to forward (right_ended): etcd did not answer in time.")
 	case s.WithoutEtcd:

@@ -17,6 +17,7 @@ type Snapshot struct {
 	Assignment *shares.Assignment // nil: there is none
 	Connected  bool               // something has come from the store since the watch began
 	Members    []Seen             // by name
+	Waits      []string           // members of the newest assignment, which this one is not in, of whom one has to propose another
 	Unnamed    bool               // the member has not its name yet: the process that had it may go on without the store
 }
 
@@ -32,7 +33,7 @@ func (m *Member) Snapshot(ctx context.Context) (Snapshot, error) {
 	came := make(chan Snapshot, 1)
 	m.post(ctx, func(now time.Time) {
 		s := m.view.snapshot(now)
-		s.Unnamed = !m.rules.named(m, now)
+		s.Unnamed, s.Waits = !m.rules.named(m, now), m.waits(now)
 		came <- s
 	})
 	select {

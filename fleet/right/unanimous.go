@@ -197,6 +197,21 @@ func (v *view) endedLong(now time.Time) *Record {
 	return nil
 }
 
+// waits returns the members of the newest assignment, if the member has come later, and none of them is there or has ended.
+func (m *Member) waits(now time.Time) (names []string) {
+	a, there := m.view.newest(), m.view.there(now)
+	if _, has := a.given[m.config.Name]; has || !a.Unanimous || m.view.endedLong(now) != nil {
+		return nil
+	}
+	for _, o := range a.Members {
+		if there[o.Name] {
+			return nil
+		}
+		names = append(names, o.Name)
+	}
+	return names
+}
+
 // bound returns by whom the member may propose what follows the newest assignment, and when.
 func (m *Member) bound(now time.Time) (by *Record, until time.Time) {
 	own := m.record()

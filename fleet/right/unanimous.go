@@ -69,12 +69,12 @@ func (m *Member) without(now time.Time) bool {
 	return !now.Before(m.renewal.sent.Add(m.config.quiet()))
 }
 
-// unites reports whether the member may go on by others' promises, and give its own: it has been given a right by the newest
+// unites reports whether the member may go on by others' promises, and give its own: it has a way to them, has been given a right by the newest
 // assignment that it knows of, which lets it, and nothing that it has proposed can be carried out.
 func (m *Member) unites() bool {
 	a := m.view.newest()
 	_, has := a.given[m.config.Name]
-	return has && a.Unanimous && m.epoch == m.view.epoch && m.renewal.epoch == m.epoch && m.proposal.tried != m.epoch
+	return m.config.Say != nil && has && a.Unanimous && m.epoch == m.view.epoch && m.renewal.epoch == m.epoch && m.proposal.tried != m.epoch
 }
 
 // ask asks the other members when it is time to, and returns when it is the next time.

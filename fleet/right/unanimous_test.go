@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"causeway/fleet/shares"
 )
 
 // quietFleet runs a fleet to which nothing happens but what a test does, after the fleet has settled; the last machine's process
@@ -138,4 +140,29 @@ func TestComesLater(t *testing.T) {
 			t.Errorf("the fleet has %d members", n)
 		}
 	})
+}
+
+// A member that has come back without a way to the others neither asks nor promises, though the assignment is of a fleet that does.
+func TestNoWay(t *testing.T) {
+	a := shares.Plan([]shares.Member{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}}, nil)
+	a.Unanimous = true
+	for _, way := range []bool{true, false} {
+		said := 0
+		c := Config{Name: "a", Weight: 1, Process: 1, Store: emptyStore{}, Gate: &openGate{}}
+		if way {
+			c.Say = func([]byte) { said++ }
+		}
+		m, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		m.view.saw(Event{Epoch: 1, Assignment: a}, now)
+		m.epoch, m.renewal.epoch, m.claimed = 1, 1, true
+		m.ask(now)
+		m.heard("b", 2, word{epoch: 1, count: 1}, now)
+		if want := map[bool]int{true: 2, false: 0}[way]; said != want {
+			t.Errorf("with a way %t it says %d words, want %d", way, said, want)
+		}
+	}
 }

@@ -249,16 +249,17 @@ func (l *lapse) tell(ctx context.Context, m *membership, entitled bool) {
 
 // Part is the bridge's part of its fleet's work, now.
 type Part struct {
-	Fleet         string          // its name
-	Why           string          // it can do none; "": it can
-	Twice         string          // another fleet of its name, that does nothing because of this one; "": there is none
-	Drained       bool            // an operator has left its shares to others
-	Open          uint64          // host shares that it forwards, a bit each
-	Hosts, Groups int             // how many shares it forwards
-	Right         time.Duration   // that is left; below 0: since when it has run out
-	Lapses        uint64          // how often it had run out
-	WithoutEtcd   bool            // the right is one by the other members' promises
-	Sessions      []peers.Session // with the other members
+	Fleet         string            // its name
+	Why           string            // it can do none; "": it can
+	Twice         string            // another fleet of its name, that does nothing because of this one; "": there is none
+	Drained       bool              // an operator has left its shares to others
+	Open          uint64            // host shares that it forwards, a bit each
+	Hosts, Groups int               // how many shares it forwards
+	Right         time.Duration     // that is left; below 0: since when it has run out
+	Lapses        uint64            // how often it had run out
+	WithoutEtcd   bool              // the right is one by the other members' promises
+	Sessions      []peers.Session   // with the other members
+	Unheard       map[string]uint64 // messages of these that were not taken, or not sent, by reason
 }
 
 // Part returns the bridge's part; false: it is in no fleet.
@@ -267,7 +268,7 @@ func (m *membership) Part() (p Part, in bool) {
 		return p, false
 	}
 	p = m.part()
-	p.Sessions = m.neighbours.Sessions()
+	p.Sessions, p.Unheard = m.neighbours.Sessions(), m.neighbours.Dropped()
 	return p, true
 }
 

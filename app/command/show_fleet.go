@@ -74,14 +74,23 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 	case s.WithoutEtcd:
 		part.Note = notes(part.Note, "It goes on without etcd, while all other members promise to take nothing.")
 	}
-	return Result{Parts: []Part{part, sessions(s.Sessions)}}, nil
+	return Result{Parts: []Part{part, sessions(s.Sessions, s.Unheard)}}, nil
 }
 
 // sessions are a bridge's with the other members.
-func sessions(all []peers.Session) Part {
+func sessions(all []peers.Session, unheard map[string]uint64) Part {
 	p := Part{Name: "sessions", Columns: columns("member", "fabric", "state", "for", "there", "because", "others on Ethernet", "others on InfiniBand"),
 		Empty: "No other member has told etcd yet where it is heard.",
 		Note:  "How the members hear each other without etcd, by BFD. There is the state at the other end; others, how many members it hears that are not this one."}
+	var why []string
+	for _, name := range slices.Sorted(maps.Keys(unheard)) {
+		if n := unheard[name]; n > 0 {
+			why = append(why, fmt.Sprintf("%s %d", name, n))
+		}
+	}
+	if len(why) > 0 {
+		p.Note = notes(p.Note, "Messages that were not taken, or not sent: "+strings.Join(why, ", ")+".")
+	}
 	for _, x := range all {
 		because := ""
 		if x.State != bfd.Up {

@@ -3,6 +3,8 @@
 package web
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
 	"causeway/app/bridge"
@@ -21,6 +23,7 @@ var fleetMetrics = []Metric{
 	{"causeway_fleet_right_seconds", gauge, nil, "How long the bridge may still forward without a renewal; below 0: since when it may not."},
 	{"causeway_fleet_without_etcd", gauge, nil, "1 while the bridge forwards by the other members' promises, because etcd does not answer."},
 	{"causeway_fleet_peer_up", gauge, []string{"member", "fabric"}, "1 while the bridge and another member hear each other on a fabric."},
+	{"causeway_fleet_peer_drops_total", counter, []string{"reason"}, "Messages between members that were not taken, or could not be sent."},
 	{"causeway_fleet_right_lapses_total", counter, nil, "Times that the bridge had no right to forward, because etcd did not answer in time."},
 }
 
@@ -40,6 +43,9 @@ func (s *scrape) fleet(src Source) {
 	s.boolean("causeway_fleet_without_etcd", p.WithoutEtcd && p.Right > 0)
 	for _, x := range p.Sessions {
 		s.boolean("causeway_fleet_peer_up", x.State == bfd.Up, "member", x.Member, "fabric", x.Way)
+	}
+	for _, why := range slices.Sorted(maps.Keys(p.Unheard)) {
+		s.add("causeway_fleet_peer_drops_total", p.Unheard[why], "reason", why)
 	}
 	s.add("causeway_fleet_right_lapses_total", p.Lapses)
 }

@@ -60,7 +60,11 @@ func (r *fleetResignation) run(out io.Writer) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*max(cfg.Fleet.Right, time.Second))
+	patience := max(cfg.Fleet.Right, time.Second)
+	if r.off != "" {
+		patience *= 3 // for one right it looks whether the other renews
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	name := cmp.Or(r.off, cfg.Name)
 	last, found, err := store.Record(ctx, name)

@@ -13,6 +13,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // Config says which etcd, and as whom.
@@ -38,8 +40,11 @@ func Dial(c Config) (*clientv3.Client, error) {
 		}
 	}
 	const often = 5 * time.Second // the shortest that etcd's servers allow
+	// A connection that was lost is tried again within half a second, and not two minutes: a fleet stands still until then.
+	again := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 	return clientv3.New(clientv3.Config{Endpoints: c.Endpoints, TLS: c.TLS, Username: c.User, Password: c.Password,
-		DialTimeout: time.Second, DialKeepAliveTime: often, DialKeepAliveTimeout: time.Second, PermitWithoutStream: true, Logger: zap.NewNop()})
+		DialTimeout: time.Second, DialKeepAliveTime: often, DialKeepAliveTimeout: time.Second, PermitWithoutStream: true, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: time.Second})}})
 }
 
 // LoadTLS reads the certificate of the authority for etcd's servers, and that of this client, with its key, if it has one.

@@ -280,3 +280,47 @@ func TestDialMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestComesBack: a client finds etcd again soon after it is back, however long it was away.
+func TestComesBack(t *testing.T) {
+	url, start := etcdtest.New(t)
+	server := start()
+	client, err := etcd.Dial(etcd.Config{Endpoints: []string{url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := etcd.New(client, "test")
+	found := func() time.Duration {
+		t.Helper()
+		began := time.Now()
+		for n := uint64(1); time.Since(began) < time.Minute; n++ {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // as long as a member waits
+			err = s.Renew(ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n})
+			cancel()
+			if err == nil {
+				return time.Since(began)
+			}
+		}
+		t.Fatal(err)
+		return 0
+	}
+	found()
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	const away, soon = 20 * time.Second, 3 * time.Second // of which etcd itself takes a second or two to start on a busy machine
+	for end := time.Now().Add(away); time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		if s.Renew(ctx, right.Record{Member: "a", Process: 1, Claim: 1}) == nil {
+			t.Fatal("a server that was killed answers")
+		}
+		cancel()
+	}
+	start()
+	if d := found(); d > soon {
+		t.Errorf("it took %v", d)
+	} else {
+		t.Logf("it took %v", d)
+	}
+}

@@ -20,6 +20,13 @@ func Command(name, data, client, peer, cluster string) []string {
 // Start starts one server until the test ends: Debian's, 3.4, the oldest that a fleet may use.
 func Start(t *testing.T) (url string, server *os.Process) {
 	t.Helper()
+	url, start := New(t)
+	return url, start()
+}
+
+// New returns how a server is started until the test ends, and again when it was killed, with what it had.
+func New(t *testing.T) (url string, start func() *os.Process) {
+	t.Helper()
 	var urls [2]string
 	for i := range urls {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,22 +39,25 @@ func Start(t *testing.T) (url string, server *os.Process) {
 		}
 	}
 	dir := t.TempDir()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	words := Command("one", filepath.Join(dir, "data"), urls[0], urls[1], "one="+urls[1])
-	c := exec.Command(words[0], words[1:]...)
-	c.Stdout, c.Stderr = log, log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait() // killed
-		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("etcd logged\n%s", text)
+	return urls[0], func() *os.Process {
+		t.Helper()
+		log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	return urls[0], c.Process
+		c := exec.Command(words[0], words[1:]...)
+		c.Stdout, c.Stderr = log, log
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = c.Process.Kill()
+			_ = c.Wait() // killed
+			if text, _ := os.ReadFile(log.Name()); t.Failed() {
+				t.Logf("etcd logged\n%s", text)
+			}
+		})
+		return c.Process
+	}
 }

@@ -29,7 +29,7 @@ func (m *Member) Change(ctx context.Context, change func(*shares.Assignment) (*s
 			return err
 		}
 		next.Unanimous = s.Assignment.Unanimous
-		if err = m.change(ctx, s.Epoch, next); !errors.Is(err, ErrEpoch) {
+		if err = propose(ctx, m, s.Epoch, next); !errors.Is(err, ErrEpoch) {
 			return err
 		}
 		select {
@@ -40,8 +40,8 @@ func (m *Member) Change(ctx context.Context, change func(*shares.Assignment) (*s
 	}
 }
 
-// change proposes an assignment as soon as the member is not bound by what it has promised.
-func (m *Member) change(ctx context.Context, epoch uint64, next *shares.Assignment) error {
+// propose proposes an assignment as soon as the member is not bound by what it has promised.
+func propose(ctx context.Context, m *Member, epoch uint64, next *shares.Assignment) error {
 	type leave struct {
 		by    *Record
 		until time.Duration

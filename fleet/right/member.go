@@ -54,10 +54,10 @@ func New(c Config) (*Member, error) {
 		blocked:  (*view).blocked,
 		mine:     func(v *view, name string, _ time.Time) *set { return v.newest().to(name) },
 		plan:     shares.Plan,
-		unites:   (*Member).unites,
+		unites:   unites,
 		agreed:   func(u *unanimity) bool { return len(u.missing) == 0 },
-		named:    (*Member).named,
-		bound:    (*Member).bound,
+		named:    func(m *Member, now time.Time) bool { return m.unanimity.has(m.view, m.own(), now) },
+		bound:    bound,
 	}}
 	m.view = newView(&m.config)
 	m.claim = 1

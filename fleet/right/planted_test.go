@@ -41,7 +41,7 @@ var planted = []struct {
 	}},
 	{"a member proposes though it has promised not to", func(_ *simulation, m *Member) {
 		m.rules.bound = func(m *Member, now time.Time) (*Record, time.Time) {
-			by, until := m.bound(now)
+			by, until := bound(m, now)
 			if by != nil {
 				until = time.Time{}
 			}
@@ -52,7 +52,7 @@ var planted = []struct {
 		m.rules.unites = func(m *Member) bool {
 			defer func(tried uint64) { m.proposal.tried = tried }(m.proposal.tried)
 			m.proposal.tried = 0
-			return m.unites()
+			return unites(m)
 		}
 	}},
 	{"who comes later proposes though nobody has ended", func(_ *simulation, m *Member) {
@@ -60,12 +60,12 @@ var planted = []struct {
 			if _, has := m.view.newest().given[m.config.Name]; !has && m.claimed {
 				return nil, time.Time{}
 			}
-			return m.bound(now)
+			return bound(m, now)
 		}
 	}},
 	{"a process takes its name from one that may go on", func(_ *simulation, m *Member) {
 		m.rules.named = func(m *Member, now time.Time) bool {
-			if !m.named(now) {
+			if !m.unanimity.has(m.view, m.own(), now) {
 				m.unanimity.named = now
 			}
 			return true

@@ -33,7 +33,7 @@ func (m *Member) Snapshot(ctx context.Context) (Snapshot, error) {
 	came := make(chan Snapshot, 1)
 	m.post(ctx, func(now time.Time) {
 		s := m.view.snapshot(now)
-		s.Unnamed, s.Waits = !m.rules.named(m, now), m.waits(now)
+		s.Unnamed, s.Waits = !m.rules.named(m, now), m.view.waits(now)
 		came <- s
 	})
 	select {

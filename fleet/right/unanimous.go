@@ -64,14 +64,12 @@ func wordOf(b []byte) (w word, is bool) {
 // quiet is how long after a renewal was sent a member is without the store if no other has succeeded.
 func (c *Config) quiet() time.Duration { return 2 * c.interval() }
 
-// without reports whether the member is without the store.
-func (m *Member) without(now time.Time) bool {
-	return !now.Before(m.renewal.sent.Add(m.config.quiet()))
-}
+// without reports whether a member with such renewals is without the store.
+func (r *renewal) without(c *Config, now time.Time) bool { return !now.Before(r.sent.Add(c.quiet())) }
 
-// unites reports whether the member may go on by others' promises, and give its own: it has a way to them, has been given a right by the newest
+// unites reports whether a member may go on by others' promises, and give its own: it has a way to them, has been given a right by the newest
 // assignment that it knows of, which lets it, and nothing that it has proposed can be carried out.
-func (m *Member) unites() bool {
+func unites(m *Member) bool {
 	a := m.view.newest()
 	_, has := a.given[m.config.Name]
 	return m.config.Say != nil && has && a.Unanimous && m.epoch == m.view.epoch && m.renewal.epoch == m.epoch && m.proposal.tried != m.epoch
@@ -83,7 +81,7 @@ func (m *Member) ask(now time.Time) time.Time {
 	switch {
 	case !m.rules.unites(m):
 		return time.Time{}
-	case !m.without(now):
+	case !m.renewal.without(&m.config, now):
 		return m.renewal.sent.Add(m.config.quiet())
 	case now.Before(u.next):
 		return u.next
@@ -117,7 +115,7 @@ func (m *Member) heard(member string, process uint64, w word, now time.Time) {
 	switch {
 	case w.epoch != m.epoch || !m.rules.unites(m) || member == m.config.Name:
 	case !w.promise:
-		if m.without(now) {
+		if m.renewal.without(&m.config, now) {
 			m.unanimity.bound = now.Add(m.config.silence())
 			m.config.Say(word{true, w.epoch, w.count, process}.bytes())
 		}
@@ -153,11 +151,10 @@ func (m *Member) until() {
 // may call it.
 func (m *Member) Promised() bool { return m.promised.Load() }
 
-// named reports whether the member may have its name: nobody else may forward, or promise anything, by it.
-func (m *Member) named(now time.Time) bool {
-	u := &m.unanimity
+// has reports whether a process may have its member's name: nobody else may forward, or promise anything, by it.
+func (u *unanimity) has(v *view, own identity, now time.Time) bool {
 	switch {
-	case m.view.newest().Unanimous && !m.view.free(m.own()):
+	case v.newest().Unanimous && !v.free(own):
 		u.named = time.Time{}
 	case u.named.IsZero():
 		u.named = now
@@ -198,9 +195,9 @@ func (v *view) endedLong(now time.Time) *Record {
 }
 
 // waits returns the members of the newest assignment, if the member has come later, and none of them is there or has ended.
-func (m *Member) waits(now time.Time) (names []string) {
-	a, there := m.view.newest(), m.view.there(now)
-	if _, has := a.given[m.config.Name]; has || !a.Unanimous || m.view.endedLong(now) != nil {
+func (v *view) waits(now time.Time) (names []string) {
+	a, there := v.newest(), v.there(now)
+	if _, has := a.given[v.config.Name]; has || !a.Unanimous || v.endedLong(now) != nil {
 		return nil
 	}
 	for _, o := range a.Members {
@@ -212,8 +209,8 @@ func (m *Member) waits(now time.Time) (names []string) {
 	return names
 }
 
-// bound returns by whom the member may propose what follows the newest assignment, and when.
-func (m *Member) bound(now time.Time) (by *Record, until time.Time) {
+// bound returns by whom a member may propose what follows the newest assignment, and when.
+func bound(m *Member, now time.Time) (by *Record, until time.Time) {
 	own := m.record()
 	newest, never := m.view.newest(), now.Add(m.config.Right)
 	_, has := newest.given[m.config.Name]

@@ -109,7 +109,7 @@ func (s *simulation) launch(m *simMachine) {
 
 // unanimously is how many members a fleet has beside the first: without promises, two or more.
 func unanimously(unanimous bool, r *rand.Rand) int {
-	if unanimous && r.IntN(10) == 0 {
+	if unanimous && r.IntN(25) == 0 {
 		return r.IntN(2)
 	}
 	return 2 + r.IntN(3)
@@ -147,7 +147,7 @@ func (s *simulation) happen() {
 	m := s.machines[s.r.IntN(len(s.machines))]
 	p := m.process
 	long := 3 * time.Second
-	what := s.r.IntN(20)
+	what := s.r.IntN(22)
 	if s.outages && s.r.IntN(2) == 0 {
 		what = 17
 	}
@@ -172,7 +172,7 @@ func (s *simulation) happen() {
 	case 9:
 		close(m.breakWatch)
 		m.breakWatch = make(chan struct{})
-	case 10, 18, 19:
+	case 10, 18, 19, 20, 21:
 		m.weight = float64(1 + s.r.IntN(3))
 		go p.member.SetWeight(p.running, m.weight)
 	case 11:
@@ -230,7 +230,7 @@ func (s *simulation) heal() {
 }
 
 const (
-	simFaults = 22 * time.Second
+	simFaults = 24 * time.Second
 	// A process that is just ending resigns for a right, starts again within two seconds, and has to renew for a right without
 	// a gap; and any of them stands still now and then.
 	simSettle = 8 * time.Second

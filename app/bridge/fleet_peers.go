@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"causeway/fleet/bfd"
@@ -94,8 +95,14 @@ func joinNeighbours(b *Bridge, m *membership, process uint64, store peers.Store)
 		Heard: func(member string, process uint64, word []byte) { m.member.Heard(member, process, word) }}
 	c.Ways[peers.Ethernet] = ethernetWay{b.loop}
 	port, can := b.ibPort.(ibside.Messenger)
+	var hears atomic.Pointer[peers.Peers] // others may still send to the process before this one, at once
 	if can {
-		if err := port.ReceiveMessages(func(_ ib.LID, data []byte) { n.Received(peers.InfiniBand, data) }); err != nil {
+		received := func(_ ib.LID, data []byte) {
+			if p := hears.Load(); p != nil {
+				p.Received(peers.InfiniBand, data)
+			}
+		}
+		if err := port.ReceiveMessages(received); err != nil {
 			b.log.Warn("fleet_no_messages", "fabric", peers.InfiniBand.String(), "error", err,
 				"note", "the other members are not heard there: that a fabric is lost, without a cable's being so, is not found")
 			can = false
@@ -109,6 +116,7 @@ func joinNeighbours(b *Bridge, m *membership, process uint64, store peers.Store)
 	if n.Peers, err = peers.New(c); err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
 	}
+	hears.Store(n.Peers)
 	m.neighbours = n
 	return nil
 }

@@ -3,6 +3,7 @@
 package ibside
 
 import (
+	"context"
 	"unsafe"
 
 	"causeway/ibside/ib"
@@ -19,6 +20,9 @@ type OpenPort interface {
 	Pointer(worker int) unsafe.Pointer
 	// CheckPorts returns why Serve could not serve these ports. It has no effect.
 	CheckPorts([]PortRange) error
+	// AwaitSent waits until all that workers had posted when it was called has left the port, or is lost. An error says that
+	// ctx was done before.
+	AwaitSent(ctx context.Context) error
 	// Lost returns the messages that were lost in the port by reason: sends that a worker had counted as sent, and
 	// receives that no worker has seen.
 	Lost() (sends, receives map[string]uint64)

@@ -292,6 +292,7 @@ func (m *memberPort) Info() ibside.Info {
 func (m *memberPort) Own() ibside.Own                        { return ibside.Own{GIDs: memberGIDs[m.number]} }
 func (m *memberPort) Lost() (sends, recvs map[string]uint64) { return nil, nil }
 func (m *memberPort) LostByDevice() map[string]uint64        { return nil }
+func (m *memberPort) AwaitSent(context.Context) error        { return nil }
 
 // CreateProxyQP gives the second port the first's QPNs, for other proxy QPs.
 func (m *memberPort) CreateProxyQP(_ int, pkey ib.PKey, _ ib.QKey) (uint32, ib.QPN, error) {

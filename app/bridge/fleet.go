@@ -91,7 +91,7 @@ func joinFleet(b *Bridge, shared Shared) error {
 	if port, ok := b.ibPort.(ibside.Entitled); ok {
 		port.SendWhile(m.gate.entitled)
 	}
-	m.gate.unable = m.unable
+	m.gate.unable, m.gate.sent = m.unable, b.ibPort.AwaitSent
 	m.gate.takeOver = func(macs []frame.MAC) { manage.TakeOver(context.Background(), b.loop, macs) }
 	process := rand.Uint64()
 	m.member, err = right.New(right.Config{Name: m.name, Process: process, Where: where, Store: store, Gate: m.gate, Right: f.Right,

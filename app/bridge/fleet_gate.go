@@ -25,7 +25,8 @@ type shareGate struct {
 	name     string    // of the fleet
 	virtual  frame.MAC // of host share 0
 	takeOver func([]frame.MAC)
-	unable   func() string // as membership's
+	unable   func() string               // as membership's
+	sent     func(context.Context) error // as ibside.OpenPort's
 	log      *slog.Logger
 
 	founded  atomic.Uint64 // when the fleet was, Unix time in nanoseconds; 0: not known yet
@@ -98,6 +99,10 @@ func (g *shareGate) Left(late []string) right.Carried {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.close(g.part.Leave)
+	if !within(func(ctx context.Context) bool { return g.sent(ctx) == nil }) {
+		g.noOverlap("the InfiniBand port has not sent in time what it was given", "for", patience)
+		return nil
+	}
 	if len(late) > 0 {
 		g.noOverlap("members did not say in time that they hold the shares", "members", late)
 	}
@@ -113,8 +118,16 @@ func (g *shareGate) Left(late []string) right.Carried {
 	return carried
 }
 
-// patience is how long the workers' queues may take to be empty once: they are, hundreds of times in a second.
+// patience is how long the workers' queues may take to be empty once: they are, hundreds of times in a second. So long, too,
+// may a port take to send what it has.
 const patience = 50 * time.Millisecond
+
+// within reports whether something was done by then.
+func within(wait func(context.Context) bool) bool {
+	ctx, end := context.WithTimeout(context.Background(), patience)
+	defer end()
+	return wait(ctx)
+}
 
 // Hold implements right.Gate.
 func (g *shareGate) Hold(all []shares.Share) bool {
@@ -159,9 +172,7 @@ func (g *shareGate) settle() {
 }
 
 func (g *shareGate) await() bool {
-	ctx, end := context.WithTimeout(context.Background(), patience)
-	defer end()
-	return g.rights.Settled(ctx)
+	return within(g.rights.Settled)
 }
 
 // announce has switches learn that host shares are here now.

@@ -89,6 +89,7 @@ func newFleet(t *testing.T) *bridgeFleet {
 	cfg.Socket = f.socket
 	captured, capture := io.Pipe()
 	cfg.Capture = capture
+	t.Cleanup(f.explain)
 	subnet, err := fabric.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -319,6 +320,15 @@ func (f *bridgeFleet) dies(right, moment time.Duration) {
 	f.share("a third each after the stop", shares.Hosts/3, 1, 2, 3)
 }
 
+// explain shows what members have written, of a test that has failed.
+func (f *bridgeFleet) explain() {
+	for n, m := range f.members {
+		if f.t.Failed() {
+			f.t.Logf("m%d:\n%v", n, &m.stderr)
+		}
+	}
+}
+
 // killBoth kills a member and the process beside it that would tell the others.
 func (f *bridgeFleet) killBoth(n int) {
 	f.t.Helper()
@@ -361,6 +371,7 @@ func TestFleetOfBridges(t *testing.T) {
 		f.ctl(1, "fleet", "resume")
 		all("a third each after the drain")
 	})
+	f.stalls(right)
 	f.during("a host's share is pinned to each, and the others' moved", 0, right, func() { f.pin() })
 	f.dies(right, moment)
 	f.during("each of etcd's servers is killed, the leader among them", right, 0, func() {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"causeway/fleet/shares"
+	"causeway/ibside/ib"
 )
 
 // cuts has the second member lose a cable after another, and the way to etcd in one direction. What tells it at once is
@@ -52,6 +54,45 @@ func (f *bridgeFleet) cuts(right, moment time.Duration) {
 			f.share("a third each again: "+c.what, shares.Hosts/3, 1, 2, 3)
 		})
 	}
+}
+
+// stalls drains a member whose InfiniBand link has no credits half of the time. What it has posted leaves late, and still before
+// what its heirs send.
+func (f *bridgeFleet) stalls(right time.Duration) {
+	var guid ib.GUID
+	for _, p := range f.subnet.Ports() {
+		if p.Name == "m1" {
+			guid = p.GUID
+		}
+	}
+	stall := func(on bool) {
+		if err := f.subnet.Stall(guid, on); err != nil {
+			f.t.Error(err)
+		}
+	}
+	f.during("one whose InfiniBand link stalls is drained and resumes", 0, right, func() {
+		const half = 25 * time.Millisecond
+		ended, stalling := make(chan struct{}), sync.WaitGroup{}
+		stalling.Go(func() {
+			defer stall(false)
+			for on := true; ; on = !on {
+				stall(on)
+				select {
+				case <-ended:
+					return
+				case <-time.After(half):
+				}
+			}
+		})
+		for range 5 {
+			f.ctl(1, "fleet", "drain")
+			f.share("half each after the drain of one that stalls", shares.Hosts/2, 2, 3)
+			f.ctl(1, "fleet", "resume")
+			f.share("a third each after the drain of one that stalls", shares.Hosts/3, 1, 2, 3)
+		}
+		close(ended)
+		stalling.Wait()
+	})
 }
 
 // without has the members be without etcd. They go on, but not when one of them has died.

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"causeway/ibside/ib"
 )
 
@@ -154,6 +156,19 @@ func (p *remotePort) Send(packets ...[]byte) int {
 		}
 	}
 	return len(packets)
+}
+
+// Sent implements Port: what the other process has not read yet is in the socket.
+func (p *remotePort) Sent() bool {
+	raw, err := p.conn.SyscallConn()
+	if err != nil {
+		return true // it is closed
+	}
+	unread := 0
+	if err := raw.Control(func(fd uintptr) { unread, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); err != nil {
+		return true
+	}
+	return unread == 0
 }
 
 func (p *remotePort) Recv(packets [][]byte) (int, error) {

@@ -5,6 +5,7 @@ package fabric
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"causeway/ibside/ib"
 )
@@ -18,16 +19,38 @@ const (
 // Cut cuts the link of the port with a GUID, or mends it. The port stays on the subnet, as one does until the subnet
 // manager sweeps: it keeps its LID and its groups.
 func (f *Fabric) Cut(guid ib.GUID, cut bool) error {
+	p, err := f.portOf(guid)
+	if err == nil && p.cut.Swap(cut) != cut {
+		p.queue.poke() // the adapter, or the process that has it, gets to know
+	}
+	return err
+}
+
+// Stall has the switch take nothing from the port with a GUID, as one that gives a link no credits, or has it do so again. What
+// the port sends waits in its socket, so it must be another process's.
+func (f *Fabric) Stall(guid ib.GUID, on bool) error {
+	p, err := f.portOf(guid)
+	if err == nil {
+		p.stalled.Store(on)
+	}
+	return err
+}
+
+// awaitCredits waits while the port is stalled.
+func (p *switchPort) awaitCredits() {
+	for p.stalled.Load() && !p.closed.Load() {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+func (f *Fabric) portOf(guid ib.GUID) (*switchPort, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.ports[f.guids[guid]]
 	if p == nil {
-		return fmt.Errorf("fabric: no port has GUID %v", guid)
+		return nil, fmt.Errorf("fabric: no port has GUID %v", guid)
 	}
-	if p.cut.Swap(cut) != cut {
-		p.queue.poke() // the adapter, or the process that has it, gets to know
-	}
-	return nil
+	return p, nil
 }
 
 // Lose makes the switch lose a share of all packets, 0 to 1, by chance.

@@ -134,6 +134,12 @@ func (f *followedPort) Send(packets ...[]byte) int {
 	return n
 }
 
+// Sent implements Port.
+func (f *followedPort) Sent() bool {
+	p := f.now.Load()
+	return p == nil || p.Sent()
+}
+
 // Recv implements Port.
 func (f *followedPort) Recv(packets [][]byte) (int, error) {
 	f.recv.Lock()

@@ -31,6 +31,8 @@ func (w *wire) Info() PortInfo { return w.info }
 
 func (w *wire) Down() string { return "" }
 
+func (w *wire) Sent() bool { return true }
+
 func (w *wire) Send(packets ...[]byte) int {
 	for _, p := range packets {
 		w.sent <- p

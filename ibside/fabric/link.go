@@ -10,6 +10,9 @@ func (h *HCA) Link() <-chan struct{} { return h.link }
 // Down returns why the adapter's port carries nothing; "": it does.
 func (h *HCA) Down() string { return h.port.Down() }
 
+// Sent reports whether the subnet has all that was sent, as far as there is a link.
+func (h *HCA) Sent() bool { return h.port.Sent() }
+
 // linkChanged takes what the port has been told by its subnet. Queue pairs stay; those of a partition that the port is
 // not in any more carry nothing until it is again.
 func (h *HCA) linkChanged() {

@@ -24,6 +24,9 @@ type Port interface {
 	// ones: fewer than all when the port is closed or has no link.
 	Send(packets ...[]byte) int
 
+	// Sent reports whether the subnet has all packets that Send took before. Without a link they are lost.
+	Sent() bool
+
 	// Recv waits for packets, whose VCRCs are right, and returns at most len(packets). The caller must not modify them.
 	// Calling Recv again means that the caller has processed the last ones. It returns none when Down or Info may have
 	// changed, and ErrClosed after Close.

@@ -165,6 +165,7 @@ func (s *server) handshake(conn *net.UnixConn) *switchPort {
 func read(conn *net.UnixConn, port *switchPort) {
 	buf := make([]byte, maxPacket)
 	for {
+		port.awaitCredits()
 		n, err := conn.Read(buf)
 		if err != nil || n == 0 {
 			return

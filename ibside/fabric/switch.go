@@ -49,11 +49,12 @@ type PortStats struct {
 
 // switchPort is a port of this process, or the local end of one in another process.
 type switchPort struct {
-	fabric *Fabric
-	info   PortInfo
-	queue  *queue
-	closed atomic.Bool
-	cut    atomic.Bool // see Cut
+	fabric  *Fabric
+	info    PortInfo
+	queue   *queue
+	closed  atomic.Bool
+	cut     atomic.Bool // see Cut
+	stalled atomic.Bool // see Stall
 }
 
 func newSwitch(c *capture, lmc uint8) *Switch {
@@ -214,6 +215,9 @@ func (p *switchPort) Send(packets ...[]byte) int {
 	p.fabric.sw.forward(p, packets)
 	return len(packets)
 }
+
+// Sent implements Port.
+func (p *switchPort) Sent() bool { return true }
 
 func (p *switchPort) Recv(packets [][]byte) (int, error) {
 	n := p.queue.take(packets)

@@ -33,9 +33,10 @@ const (
 type workerSide struct {
 	id         int
 	recv       *fabric.RecvQueue
-	posted     *os.File    // readable when the worker has posted messages to a pump that sleeps
-	sending    atomic.Bool // messages may be between the ring and the HCA
-	delivering atomic.Bool // messages may be between the HCA and the ring
+	posted     *os.File      // readable when the worker has posted messages to a pump that sleeps
+	sending    atomic.Bool   // messages may be between the ring and the HCA
+	pumped     atomic.Uint64 // messages that are not any more: sent or dropped
+	delivering atomic.Bool   // messages may be between the HCA and the ring
 }
 
 // counter counts by cause.
@@ -73,6 +74,7 @@ func (p *Port) pumpSends(ctx context.Context, w *workerSide) {
 		stopping := ctx.Err() != nil
 		w.sending.Store(true)
 		n := sends.pump()
+		w.pumped.Add(uint64(n))
 		w.sending.Store(false)
 		switch {
 		case n > 0:
@@ -163,26 +165,51 @@ func (p *Port) counters() counters {
 	return c
 }
 
+// AwaitSent implements ibside.OpenPort.
+func (p *Port) AwaitSent(ctx context.Context) error {
+	posted := make([]uint64, len(p.workers))
+	for i, w := range p.workers {
+		waiting := p.rings.pendingSends(w.id) // before pumped, which only grows
+		posted[i] = uint64(waiting) + burst + w.pumped.Load()
+	}
+	return waitUntil(ctx, "send", func() bool {
+		for i, w := range p.workers {
+			if w.pumped.Load() < posted[i] && !p.idle(w) {
+				return false
+			}
+		}
+		return p.hca.Sent()
+	})
+}
+
 // drain waits until all that workers have posted is sent, and all that was received is in their rings or dropped.
 func (p *Port) drain(ctx context.Context) error {
-	for !p.idle() {
+	return waitUntil(ctx, "drain", func() bool {
+		for _, w := range p.workers {
+			if !p.idle(w) || w.recv.Len() > 0 || w.delivering.Load() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// waitUntil waits until something is done.
+func waitUntil(ctx context.Context, what string, done func() bool) error {
+	for !done() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("fabricport: drain: %w", ctx.Err())
+			return fmt.Errorf("fabricport: %s: %w", what, ctx.Err())
 		case <-time.After(shortestPause):
 		}
 	}
 	return nil
 }
 
-// idle looks at the queues first: a pump sets its flag before it takes from one.
-func (p *Port) idle() bool {
-	for _, w := range p.workers {
-		if p.rings.pendingSends(w.id) > 0 || w.sending.Load() || w.recv.Len() > 0 || w.delivering.Load() {
-			return false
-		}
-	}
-	return true
+// idle reports whether the HCA has all that a worker posts. It looks at the ring first: the pump sets its flag before it takes
+// from it.
+func (p *Port) idle(w *workerSide) bool {
+	return p.rings.pendingSends(w.id) == 0 && !w.sending.Load()
 }
 
 // stopPumps sends what workers have posted, and destroys the queue pairs.

@@ -25,6 +25,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"causeway/dpdk"
 	"causeway/ibside"
 	"causeway/ibside/ib"
@@ -172,6 +174,15 @@ func (s *state) SendWhile(may func() bool) {
 			e.SendWhile(may)
 		}
 	}
+}
+
+// AwaitSent implements ibside.OpenPort.
+func (s *state) AwaitSent(ctx context.Context) error {
+	var all errgroup.Group
+	for _, m := range s.cfg.Members {
+		all.Go(func() error { return m.Port.AwaitSent(ctx) })
+	}
+	return all.Wait()
 }
 
 // Info implements ibside.OpenPort. What one member carries all can, so that a switch-over never cuts a message off.

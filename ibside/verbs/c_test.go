@@ -79,8 +79,8 @@ func TestWithoutDevice(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(out, ": ok"); n != 8 {
-		t.Errorf("%d cases are ok, want 8:\n%s", n, out)
+	if n := strings.Count(out, ": ok"); n != 9 {
+		t.Errorf("%d cases are ok, want 9:\n%s", n, out)
 	}
 	t.Run("one queue pair alone", udWithoutDevice)
 }

@@ -4,7 +4,9 @@ package verbs
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -80,6 +82,47 @@ func checkOne(t *testing.T, from, to *side, src, dst ib.QPN, want []byte, hasImm
 	own := from.portInfo().GID.Addr().As4()
 	if !bytes.Equal(area[:20], make([]byte, 20)) || area[20] != 0x45 || area[21] != 0x48 || !bytes.Equal(area[32:36], own[:]) {
 		t.Errorf("the 40-byte area is %x", area)
+	}
+}
+
+// TestAwaitSent has a worker take no completions for a time: what it has posted is not sent before.
+func TestAwaitSent(t *testing.T) {
+	s := newSide(t, Config{})
+	qp, qpn := s.proxyQP(t, 0, testQKey)
+	sent := func(d time.Duration) error {
+		ctx, end := context.WithTimeout(t.Context(), d)
+		defer end()
+		return s.AwaitSent(ctx)
+	}
+	for _, what := range []string{"its address handle is not there", "it is"} {
+		if err := sent(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		m := s.to(qp, qpn, 0, porttest.SendGRH)
+		m.Mbuf = s.alloc(t, []byte(what))
+		if n := porttest.Post(s.Pointer(0), []porttest.Send{m}); n != 1 {
+			t.Fatal("post took nothing")
+		}
+		if err := sent(50 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: a message without a completion is sent: %v", what, err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- sent(time.Minute) }()
+		var err error
+		if !until(time.Minute, func() bool {
+			select {
+			case err = <-ended:
+				return true
+			default:
+				return false
+			}
+		}, s) || err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if c := s.counters(); c.Sent != c.Posted {
+			t.Errorf("%s: %+v", what, c)
+		}
+		s.poll(0, 1, time.Minute)
 	}
 }
 

@@ -101,6 +101,12 @@ int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q, uint16_t pkey_ind
 void verbs_qp_set_pkey_lost(struct verbs_qp *q, bool lost); /* what is sent by it meanwhile is dropped as such */
 void verbs_mark_error(struct verbs_worker *w, struct verbs_qp *q);
 
+/* What was posted: whether messages wait for their address handles; and until which number a queue pair is to have
+ * ended its sends, false: it has ended all. */
+bool verbs_pends(const struct verbs_worker *w);
+bool verbs_qp_sends(const struct verbs_qp *q, uint32_t *until);
+bool verbs_qp_ended_until(const struct verbs_qp *q, uint32_t until);
+
 /* Address handles. */
 struct ah_entry *verbs_ah_next_request(struct verbs_worker *w); /* NULL: none */
 struct ibv_ah *verbs_ah_next_retired(struct verbs_worker *w);

@@ -111,6 +111,11 @@ static void queue(struct verbs_worker *w, struct verbs_qp *q, struct ah_entry *e
 	w->taken++;
 }
 
+static void tell_pending(struct verbs_worker *w)
+{
+	__atomic_store_n(&w->pending_told, w->pending_n, __ATOMIC_RELEASE);
+}
+
 static void await_ah(struct verbs_worker *w, struct ah_entry *e, const struct ib_send *s)
 {
 	if (unlikely(w->pending_n >= w->pending_most || e->pending_sends >= w->pending_most / 2)) {
@@ -119,6 +124,7 @@ static void await_ah(struct verbs_worker *w, struct ah_entry *e, const struct ib
 	}
 	e->pending_sends++;
 	w->pending[w->pending_n++] = (struct pending_send){*s, e};
+	tell_pending(w);
 }
 
 static void take(struct verbs_worker *w, const struct ib_send *s)
@@ -229,4 +235,5 @@ void verbs_post_pending(struct verbs_worker *w)
 		}
 		post_burst(w);
 	}
+	tell_pending(w);
 }

@@ -273,6 +273,22 @@ int verbs_qp_cycle(struct verbs_worker *w, struct verbs_qp *q, uint16_t pkey_ind
 	return 0;
 }
 
+bool verbs_pends(const struct verbs_worker *w)
+{
+	return __atomic_load_n(&w->pending_told, __ATOMIC_ACQUIRE) != 0;
+}
+
+bool verbs_qp_sends(const struct verbs_qp *q, uint32_t *until)
+{
+	*until = __atomic_load_n(&q->head, __ATOMIC_ACQUIRE);
+	return !verbs_qp_ended_until(q, *until);
+}
+
+bool verbs_qp_ended_until(const struct verbs_qp *q, uint32_t until)
+{
+	return (int32_t)(__atomic_load_n(&q->tail, __ATOMIC_ACQUIRE) - until) >= 0;
+}
+
 void verbs_qp_set_pkey_lost(struct verbs_qp *q, bool lost)
 {
 	__atomic_store_n(&q->pkey_lost, lost, __ATOMIC_RELAXED);

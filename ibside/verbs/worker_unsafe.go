@@ -247,6 +247,19 @@ func (q *queuePair) markError()      { C.verbs_mark_error(q.w.c, q.c) }
 func (q *queuePair) drain()          { C.verbs_qp_drain(q.w.c, q.c) }
 func (q *queuePair) drained() bool   { return bool(C.verbs_qp_drained(q.w.c, q.c)) }
 
+// pends reports whether messages of the worker wait for their address handles.
+func (w *worker) pends() bool { return bool(C.verbs_pends(w.c)) }
+
+// sends reports whether sends have not ended, and until which number they are to.
+func (q *queuePair) sends() (until uint32, under bool) {
+	under = bool(C.verbs_qp_sends(q.c, (*C.uint32_t)(&until)))
+	return until, under
+}
+
+func (q *queuePair) endedUntil(n uint32) bool {
+	return bool(C.verbs_qp_ended_until(q.c, C.uint32_t(n)))
+}
+
 // cycle brings the queue pair up with its P_Key at a place in the port's table.
 func (q *queuePair) cycle(place uint16) error {
 	q.place = place

@@ -37,6 +37,25 @@ static void late_completions(void)
 	WANT(count()->sent == 3 && verbs_qp_ended(qp[0]));
 }
 
+/* A message waits for its address handle, and then for the device; what is posted later is not waited for. */
+static void sends_end(void)
+{
+	uint32_t until = 7;
+
+	WANT(!verbs_pends(w) && !verbs_qp_sends(qp[0], &until));
+	post(0, 1, 2, 100);
+	WANT(verbs_pends(w) && !verbs_qp_sends(qp[0], &until));
+	WANT(answer(handle) == 1);
+	WANT(!verbs_pends(w) && verbs_qp_sends(qp[0], &until));
+	carry_out(1);
+	verbs_free(w);
+	WANT(!verbs_qp_ended_until(qp[0], until));
+	post(0, 1, 1, 100);
+	carry_out(1);
+	verbs_free(w);
+	WANT(verbs_qp_ended_until(qp[0], until) && verbs_qp_sends(qp[0], &until) && !verbs_qp_sends(qp[1], &until));
+}
+
 /* The library takes some of the buffers, and gives the others back. */
 static void buffers_refused(void)
 {

@@ -6,6 +6,7 @@ static const struct {
 	bool direct;
 } cases[] = {
 	{"late completions", late_completions, false},
+	{"sends end", sends_end, false},
 	{"buffers refused", buffers_refused, false},
 	{"completion queues lost", completion_queues_lost, false},
 	{"late completions of rings", late_completions_of_rings, true},

@@ -46,6 +46,9 @@ func (a *attachment) Send(packets ...[]byte) int {
 	return len(packets)
 }
 
+// Sent implements fabric.Port: a link passes packets at once.
+func (a *attachment) Sent() bool { return true }
+
 // put queues a packet of the link. It reports false when there is no room.
 func (a *attachment) put(packet []byte) bool {
 	select {

@@ -22,6 +22,7 @@ import (
 	"causeway/fleet/shares"
 	"causeway/fleet/whereabouts"
 	"causeway/ibside"
+	"causeway/ibside/ipoib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
 	"causeway/lcore/manage/bridges"
@@ -39,6 +40,7 @@ type membership struct {
 	rivals rivals
 	pushes pushes
 	*neighbours
+	nodes *ipoib.Responder // answers InfiniBand nodes
 
 	changing sync.Mutex // what operators change
 	left     string     // why the bridge is to leave its shares to others: drained, or ending; "": it is not
@@ -92,7 +94,11 @@ func joinFleet(b *Bridge, shared Shared) error {
 		port.SendWhile(m.gate.entitled)
 	}
 	m.gate.unable, m.gate.sent = m.unable, b.ibPort.AwaitSent
-	m.gate.takeOver = func(macs []frame.MAC) { manage.TakeOver(context.Background(), b.loop, macs) }
+	m.nodes = answerNodes(b)
+	m.gate.takeOver = func(macs []frame.MAC) {
+		manage.TakeOver(context.Background(), b.loop, macs)
+		m.nodes.Moved()
+	}
 	process := rand.Uint64()
 	m.member, err = right.New(right.Config{Name: m.name, Process: process, Where: where, Store: store, Gate: m.gate, Right: f.Right,
 		Say: m.sayer(), Gone: gone, Suspect: func(name string) bool { return m.suspects(name) }})
@@ -260,6 +266,8 @@ type Part struct {
 	WithoutEtcd   bool              // the right is one by the other members' promises
 	Sessions      []peers.Session   // with the other members
 	Unheard       map[string]uint64 // messages of these that were not taken, or not sent, by reason
+	Answered      uint64            // ARP requests of InfiniBand nodes for RoCE hosts
+	Announced     uint64            // RoCE hosts that came here, to the nodes
 }
 
 // Part returns the bridge's part; false: it is in no fleet.
@@ -269,6 +277,7 @@ func (m *membership) Part() (p Part, in bool) {
 	}
 	p = m.part()
 	p.Sessions, p.Unheard = m.neighbours.Sessions(), m.neighbours.Dropped()
+	p.Answered, p.Announced = m.nodes.Answered(), m.nodes.Announced()
 	return p, true
 }
 

@@ -288,6 +288,29 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+// TestFleet has the bridges of a fleet answer ARP, so that the kernel must not, whatever its routes are; of ND it has to.
+func TestFleet(t *testing.T) {
+	c := load(t, "[ib]\n", "[fleet]\nname = \"east\"\netcd = [\"http://127.0.0.1:2379\"]\n[ib]\n")
+	m := well()
+	m.settings["net/ipv4/conf/ib0/proxy_arp"], m.settings["net/ipv4/conf/ib0/forwarding"] = "0", "0"
+	m.settings["net/ipv4/conf/ib0/medium_id"], m.settings["net/ipv4/neigh/ib0/proxy_delay"] = "-1", "80"
+	m.routes["10.9.0.0/24"] = "ib0"
+	if found := m.examine(c); !found.fine() {
+		t.Errorf("%+v", found)
+	}
+	m.settings["net/ipv4/conf/ib0/proxy_arp"] = "1"
+	m.settings["net/ipv6/conf/ib0/forwarding"] = "0"
+	m.proxied = append(m.proxied, netip.MustParseAddr("10.9.0.1"))
+	var b bytes.Buffer
+	if err := m.examine(c).WriteFixes(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "sysctl -w net.ipv6.conf.ib0.forwarding=1\nsysctl -w net.ipv4.conf.all.proxy_arp=0\nsysctl -w net.ipv4.conf.ib0.proxy_arp=0\nip neigh del proxy 10.9.0.1 dev ib0\n"
+	if b.String() != want {
+		t.Errorf("%q, want %q", &b, want)
+	}
+}
+
 // TestPartition wants the child interface of the configuration's partition.
 func TestPartition(t *testing.T) {
 	m := well()

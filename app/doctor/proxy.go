@@ -50,13 +50,21 @@ func dotted(at string) string {
 // set returns the command that changes a setting.
 func set(at string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", dotted(at), value) }
 
+// families are those whose requests the kernel answers: in a fleet of bridges these answer ARP themselves.
+func (p *ipoibProbe) families() (all []string) {
+	if p.cfg.Fleet.Name == "" {
+		all = append(all, "ipv4")
+	}
+	if p.hasNodes(true) {
+		all = append(all, "ipv6")
+	}
+	return all
+}
+
 // checkForwarding requires forwarding on the interface: otherwise the kernel answers only for itself.
 func (p *ipoibProbe) checkForwarding() []Finding {
 	var out []Finding
-	for _, family := range []string{"ipv4", "ipv6"} {
-		if family == "ipv6" && !p.hasNodes(true) {
-			continue
-		}
+	for _, family := range p.families() {
 		at := conf(family, p.netdev, "forwarding")
 		if sysctl(p.kernel, at) == 0 {
 			out = append(out, bad(Fail, fmt.Sprintf("%s is off: the kernel answers on %s for nobody else", dotted(at), p.netdev), set(at, 1)))
@@ -81,6 +89,21 @@ func (p *ipoibProbe) checkProxyARP() []Finding {
 	return []Finding{bad(Fail, fmt.Sprintf("%s is off: nodes that ask for RoCE hosts get no answer", dotted(at)), set(at, 1))}
 }
 
+// checkNoProxyARP requires that the kernel leaves the answers to the fleet's bridges, of which one has a host.
+func (p *ipoibProbe) checkNoProxyARP() []Finding {
+	all, own := conf("ipv4", "all", "proxy_arp"), conf("ipv4", p.netdev, "proxy_arp")
+	entries, _ := p.kernel.Proxied(p.netdev)
+	entries = slices.DeleteFunc(slices.Clone(entries), netip.Addr.Is6)
+	if sysctl(p.kernel, all) == 0 && sysctl(p.kernel, own) == 0 && len(entries) == 0 {
+		return []Finding{ok("%s is off: the bridges of the fleet answer", dotted(own))}
+	}
+	fix := []string{set(all, 0), set(own, 0)}
+	for _, a := range entries {
+		fix = append(fix, fmt.Sprintf("ip neigh del proxy %s dev %s", a, p.netdev))
+	}
+	return []Finding{bad(Fail, fmt.Sprintf("the kernel answers on %s for RoCE hosts, whichever bridge of the fleet has them", p.netdev), fix...)}
+}
+
 // checkMedium requires a medium_id that does not disable proxy ARP.
 func (p *ipoibProbe) checkMedium() []Finding {
 	at := conf("ipv4", p.netdev, "medium_id")
@@ -100,13 +123,11 @@ func (p *ipoibProbe) checkMedium() []Finding {
 // beyond 64.
 func (p *ipoibProbe) checkDelay() []Finding {
 	var out []Finding
-	for _, family := range []string{"ipv4", "ipv6"} {
+	for _, family := range p.families() {
 		at := path.Join("net", family, "neigh", p.netdev, "proxy_delay")
-		switch delay := sysctl(p.kernel, at); {
-		case family == "ipv6" && !p.hasNodes(true):
-		case delay != 0:
+		if delay := sysctl(p.kernel, at); delay != 0 {
 			out = append(out, bad(Warn, fmt.Sprintf("%s is %d hundredths of a second: answers are late, and many at a time are lost", dotted(at), delay), set(at, 0)))
-		default:
+		} else {
 			out = append(out, ok("%s is 0", dotted(at)))
 		}
 	}

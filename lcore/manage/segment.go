@@ -18,6 +18,7 @@ import (
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/gids"
 	"causeway/lcore/manage/groups"
+	"causeway/lcore/manage/limit"
 	"causeway/lcore/manage/local"
 	"causeway/lcore/manage/neighbours"
 	"causeway/lcore/manage/nodes"
@@ -38,6 +39,7 @@ type segment struct {
 	nodes  reached
 
 	hostsMax   int
+	wanted     limit.Rate // of requests for hosts that nodes want
 	proxyQPs   *proxyqps.ProxyQPs
 	neighbours *neighbours.Neighbours
 	gids       *gids.GIDs
@@ -48,7 +50,8 @@ type segment struct {
 func newSegment(number uint8, c Segment, of *Config, t *tables.Tables) *segment {
 	return &segment{
 		number: number, cfg: c, tables: t.In(number),
-		local: &local.Addresses{Link: frame.Link{MAC: c.mac(of.MAC), VID: c.VLAN}, IPs: c.Addresses, Fleet: of.Fleet},
+		local:  &local.Addresses{Link: frame.Link{MAC: c.mac(of.MAC), VID: c.VLAN}, IPs: c.Addresses, Fleet: of.Fleet},
+		wanted: limit.NewRate(wantedPerSecond),
 	}
 }
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fleetOfOne is a bridge as infinibandBridge, as the only member of a fleet. In a fleet the kernel answers no ARP on IPoIB, and
+// ports have no aliases.
+var fleetOfOne = strings.Replace(strings.Replace(infinibandBridge, "\nalias_gids = true", "", 1), "[metrics]", `[fleet]
+name = "alone"
+etcd = ["http://127.0.0.1:2379"]
+[metrics]`, 1)
+
+const fleetVoter = `name = "a"
+data = "/tmp/etcd"
+[clients]
+listen = ["http://127.0.0.1:2379"]
+[peers]
+listen = ["http://127.0.0.1:2380"]
+[[member]]
+name = "a"
+peer = "http://127.0.0.1:2380"
+`
+
+// TestInfiniBandFleet has nodes find RoCE hosts by a bridge of a fleet, which answers ARP on the kernel's IPoIB itself.
+func TestInfiniBandFleet(t *testing.T) {
+	a, d, m := theThirdTopology(t)
+	proof := proves(t, "third topology: a fleet's bridge answers ARP on IPoIB; udaddy both ways")
+	startSM(t, d.Guest, "", d.Guest, m)
+	startVoter(t, d)
+	mend(t, d, fleetOfOne)
+	ctx := within(t, stepTime)
+	if err := m.Must(ctx, "ip neigh flush dev ib0"); err != nil {
+		t.Fatal(err)
+	}
+	bridge, stop := startVerbsBridge(t, d, fleetOfOne)
+	defer stop()
+	for !strings.Contains(bridge.Log(), "fleet_shares host_shares=64") {
+		if err := d.Must(ctx, "sleep 0.1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, node := Peer{Guest: a, IP: "10.9.0.1"}, ipoibPeers(m, ibNode)[0]
+	for _, way := range [][2]Peer{{host, node}, {node, host}} {
+		if err := Udaddy(ctx, way[0], way[1], ""); err != nil {
+			t.Error(err)
+		}
+		proof.add(2 * udaddyCount)
+	}
+	answers := settled(t, bridge)["causeway_fleet_arp_answers_total"]
+	own, _, err := d.Run(ctx, "cat /sys/class/net/ib0/address")
+	knows, _, err2 := m.Run(ctx, "ip neigh show 10.9.0.1 dev ib0")
+	if err != nil || err2 != nil || answers == 0 || !strings.Contains(knows, "lladdr "+strings.TrimSpace(own)) {
+		t.Errorf("the bridge at %s has answered %v requests, and the node knows: %s", own, answers, knows)
+	}
+	if strings.Contains(bridge.Log(), "ipoib_kernel_answers") {
+		t.Error("the kernel answers, too")
+	}
+	switchConserved(t)
+}
+
+// startVoter runs the fleet's etcd in a guest.
+func startVoter(t *testing.T, d *BridgeGuest) {
+	t.Helper()
+	bin, err := bridgeProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t, stepTime)
+	path, err := d.Put(ctx, filepath.Join(filepath.Dir(bin), "causeway-etcd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Write(ctx, "/tmp/etcd.toml", fleetVoter); err != nil {
+		t.Fatal(err)
+	}
+	voter, err := d.Start("rm -rf /tmp/etcd; exec " + path + " -config /tmp/etcd.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		voter.Stop()
+		if t.Failed() {
+			t.Logf("etcd:\n%s", lastLines(voter.Output()))
+		}
+	})
+}

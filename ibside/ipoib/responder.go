@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipoib
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"causeway/ibside/ib"
+)
+
+// ResponderConfig says for whom a Responder answers.
+type ResponderConfig struct {
+	Port func() []ib.GID // all GIDs of the port at the moment
+	// Here returns those addresses of RoCE hosts by which nodes of a partition reach these over this bridge now. It may take
+	// as long as its context allows.
+	Here func(ctx context.Context, pkey ib.PKey, ips []netip.Addr) []netip.Addr
+	// Ask finds out where a host is that may not be known. It does not wait.
+	Ask func(pkey ib.PKey, ip netip.Addr)
+	Log *slog.Logger
+}
+
+// A Responder answers ARP on all IPoIB interfaces of a port, for the RoCE hosts that nodes reach by this bridge. It takes
+// the place of the kernel's proxy ARP, which does not know which of several bridges a host belongs to, and goes on when
+// a bridge is stopped or has died.
+//
+//	a node's request ─▶ Here ─▶ answer, or Ask
+//	Moved, each second ─▶ Here, of all that nodes have asked for ─▶ announcements of what has come
+//
+// Nodes take an announcement (RFC 5227 §3) for what they know already, so one of an address that nobody asked for would
+// be in vain.
+type Responder struct {
+	cfg      ResponderConfig
+	gidOf    func(net.HardwareAddr) (ib.GID, bool)
+	stop     context.CancelFunc
+	ended    sync.WaitGroup
+	stations map[int]*station // by the index of the interface; run's
+
+	mu    sync.Mutex
+	moved []chan<- struct{} // of the stations
+
+	answered, announced atomic.Uint64
+}
+
+// Respond begins to answer, until Close.
+func Respond(c ResponderConfig) *Responder { return respond(c, gidOf) }
+
+func respond(c ResponderConfig, gidOf func(net.HardwareAddr) (ib.GID, bool)) *Responder {
+	ctx, stop := context.WithCancel(context.Background())
+	r := &Responder{cfg: c, gidOf: gidOf, stop: stop, stations: map[int]*station{}}
+	r.ended.Go(func() { r.run(ctx) })
+	return r
+}
+
+// Close ends it.
+func (r *Responder) Close() error {
+	r.stop()
+	r.ended.Wait()
+	return nil
+}
+
+// Moved says that what Here reports may have changed. It does not wait.
+func (r *Responder) Moved() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.moved {
+		select {
+		case m <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Answered and Announced return how many requests were answered, and how many announcements were sent.
+func (r *Responder) Answered() uint64  { return r.answered.Load() }
+func (r *Responder) Announced() uint64 { return r.announced.Load() }
+
+// run has a station on each interface while that is up.
+func (r *Responder) run(ctx context.Context) {
+	for {
+		r.look(ctx)
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			for _, s := range r.stations {
+				s.close()
+			}
+			return
+		}
+	}
+}
+
+// look finds the interfaces.
+func (r *Responder) look(ctx context.Context) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return
+	}
+	port := r.cfg.Port()
+	for _, i := range all {
+		gid, ok := r.gidOf(i.HardwareAddr)
+		if ok = ok && slices.Contains(port, gid) && i.Flags&net.FlagUp != 0; !ok || r.has(&i) {
+			continue
+		}
+		s, err := newStation(r, i)
+		if err != nil {
+			r.cfg.Log.Warn("ipoib_unanswered", "interface", i.Name, "error", err, "note", "nodes do not find RoCE hosts by this bridge there")
+			continue
+		}
+		r.cfg.Log.Info("ipoib_answers", "interface", i.Name, "pkey", s.pkey)
+		if kernelAnswers(i.Name) {
+			r.cfg.Log.Warn("ipoib_kernel_answers", "interface", i.Name, "note", "the kernel answers for all RoCE hosts, whichever bridge has them: "+
+				"sysctl -w net.ipv4.conf.all.proxy_arp=0 net.ipv4.conf."+i.Name+".proxy_arp=0")
+		}
+		r.stations[i.Index] = s
+		s.ended.Go(func() { s.run(ctx) })
+	}
+	r.forget(all)
+}
+
+// has reports whether there is a station on an interface that has the same address as before.
+func (r *Responder) has(i *net.Interface) bool {
+	s := r.stations[i.Index]
+	return s != nil && slices.Equal(s.link.HardwareAddr, i.HardwareAddr) && !s.failed.Load()
+}
+
+// forget ends the stations of interfaces that are not there, not up, or not the same any more.
+func (r *Responder) forget(all []net.Interface) {
+	for index, s := range r.stations {
+		at := slices.IndexFunc(all, func(i net.Interface) bool { return i.Index == index && i.Flags&net.FlagUp != 0 && r.has(&i) })
+		if at < 0 {
+			s.close()
+			delete(r.stations, index)
+		}
+	}
+	moved := make([]chan<- struct{}, 0, len(r.stations))
+	for _, s := range r.stations {
+		moved = append(moved, s.moved)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moved = moved
+}
+
+// kernelAnswers reports whether the kernel does proxy ARP on an interface.
+func kernelAnswers(name string) bool {
+	return slices.ContainsFunc([]string{"all", name}, func(at string) bool {
+		b, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + at + "/proxy_arp")
+		return err == nil && strings.TrimSpace(string(b)) != "0"
+	})
+}

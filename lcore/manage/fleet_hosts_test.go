@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manage_test
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"causeway/ibside/ib"
+	"causeway/lcore/frame"
+	"causeway/lcore/manage"
+)
+
+// A part is the stations that a bridge has the shares of. The loop's goroutine uses it.
+type part map[frame.MAC]bool
+
+func (p part) MACFor(station frame.MAC) (frame.MAC, bool) { return bridgeMAC, p[station] }
+
+// TestHostsHere: a host is here while it is known and the bridge has its share, to nodes of the partitions that its segment
+// has. Only hosts of RoCE that are not known are asked for.
+func TestHostsHere(t *testing.T) {
+	bubble(t, "one segment", func(t *testing.T) {
+		p := part{hostMAC: true}
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.Fleet = p })
+		all := []netip.Addr{host4, node4, netip.MustParseAddr("10.9.0.99")}
+		here := func() []netip.Addr { return manage.HostsHere(t.Context(), s.loop, ib.PKeyDefault, all) }
+		if got := here(); len(got) != 0 {
+			t.Errorf("of nobody known, %v are here", got)
+		}
+		for _, ip := range append(all, netip.MustParseAddr("10.8.0.1"), netip.MustParseAddr("10.9.0.255")) {
+			manage.AskForHost(s.loop, ib.PKeyDefault, ip)
+			s.settle()
+			asked := s.asked()
+			if _, is := asked[ip]; is != (ip == all[0] || ip == all[2]) || len(asked) > 1 {
+				t.Errorf("for %v it asks for %v", ip, asked)
+			}
+		}
+		s.give(arp(hostLink, 2, host4, bridge4))
+		if got := here(); !slices.Equal(got, all[:1]) {
+			t.Errorf("%v are here, of which one is known", got)
+		}
+		manage.AskForHost(s.loop, ib.PKeyDefault, host4)
+		s.settle()
+		if asked := s.asked(); len(asked) != 0 {
+			t.Errorf("a host that is known is asked for: %v", asked)
+		}
+		s.look(func() { p[hostMAC] = false })
+		if got := here(); len(got) != 0 {
+			t.Errorf("%v are here, whose shares others have", got)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if got := manage.HostsHere(ended, s.loop, ib.PKeyDefault, all); len(got) != 0 {
+			t.Errorf("%v are here, and nobody waits", got)
+		}
+	})
+	bubble(t, "two segments", func(t *testing.T) {
+		s := startSegmentServices(t, func(c *manageConfig) { c.Fleet = part{hostMAC: true}; c.More[0].Hosts = nil })
+		for pkey, want := range map[ib.PKey]int{firstPKey: 1, secondPKey: 0, 0x8123: 0} {
+			if got := manage.HostsHere(t.Context(), s.loop, pkey, []netip.Addr{host4}); len(got) != want {
+				t.Errorf("nodes with %v reach %v here, want %d", pkey, got, want)
+			}
+		}
+	})
+}

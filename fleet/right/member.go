@@ -69,7 +69,7 @@ func New(c Config) (*Member, error) {
 // Run takes part in the fleet until ctx is done; then it closes everything and says so to the others, for which it may take
 // a Right longer. It runs once.
 func (m *Member) Run(ctx context.Context) error {
-	running, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
@@ -78,9 +78,10 @@ func (m *Member) Run(ctx context.Context) error {
 		again := m.act(running, &group, m.config.Clock.Now())
 		m.wait(ctx, again)
 	}
-	stop()
 	m.drop()
 	m.close(m.open)
+	m.renewal.settle()
+	stop()
 	if m.replaced {
 		return ErrReplaced
 	}

@@ -16,8 +16,9 @@ type renewal struct {
 	sent   time.Time // when the last that succeeded was, read before
 	count  uint64    // of those sent; what comes of an earlier one than the last is ignored
 	cancel context.CancelFunc
-	epoch  uint64    // of the last that succeeded
-	until  time.Time // the deadline
+	ended  chan struct{} // of the last one: it has succeeded or failed
+	epoch  uint64        // of the last that succeeded
+	until  time.Time     // the deadline
 }
 
 // renew sends a renewal. Its time is one read before it is sent.
@@ -30,12 +31,24 @@ func (m *Member) renew(ctx context.Context, group *sync.WaitGroup, now time.Time
 	// One that takes longer is sent again before the right runs out.
 	timed, cancel := context.WithTimeout(ctx, m.config.Right/2)
 	m.renewal.next = now.Add(m.config.Right)
-	m.renewal.cancel = cancel
+	ended := make(chan struct{})
+	m.renewal.cancel, m.renewal.ended = cancel, ended
 	group.Go(func() {
 		defer cancel()
-		err := m.config.Store.Renew(timed, r)
+		err := func() error {
+			defer close(ended)
+			return m.config.Store.Renew(timed, r)
+		}()
 		m.post(ctx, func(replied time.Time) { m.renewed(r, now, replied, err) })
 	})
+}
+
+// settle waits for the renewal that is under way: one that is given up may be carried out after the member's last record, and
+// the member would seem to live on.
+func (r *renewal) settle() {
+	if r.ended != nil {
+		<-r.ended
+	}
 }
 
 // refusedMost is how often the store may know of another process of the name, before the watch has told of it.

@@ -68,12 +68,12 @@ func (s *simulation) start(m *simMachine) {
 // launch starts one, whatever runs.
 func (s *simulation) launch(m *simMachine) {
 	r := split(s.r)
-	p := &simProcess{simClock: m.clock, machine: m, number: uint64(len(s.processes) + 1), ended: make(chan struct{}), clockRng: split(r), gateRng: split(r),
+	p := &simProcess{simClock: m.clock, machine: m, number: uint64(len(s.processes) + 1), ended: make(chan struct{}), killed: make(chan struct{}), clockRng: split(r), gateRng: split(r),
 		sim: s, pass: simPass{held: map[shares.Share]time.Time{}}}
 	s.processes = append(s.processes, p)
 	m.process = p
 	l := newLink(s.store, &m.faults, r)
-	l.point = p.stand
+	l.point, l.killed = p.stand, p.killed
 	c := Config{Name: m.name, Weight: m.weight, Process: p.number, Where: p.where(), Store: l, Gate: p, Clock: p,
 		Suspect: func(name string) bool { return time.Now().Before(m.suspects[name]) }, Gone: s.gone}
 	if words := split(r); m.unanimous {

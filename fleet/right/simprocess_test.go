@@ -38,6 +38,7 @@ type simProcess struct {
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed when Run has returned
 	dead     bool
+	killed   chan struct{}
 	stopped  time.Time // it stands still before
 	clockRng *rand.Rand
 	gateRng  *rand.Rand
@@ -98,6 +99,9 @@ func (p *simProcess) Until(deadline time.Time) {
 
 // kill ends a process at this instant.
 func (p *simProcess) kill() {
+	if !p.dead {
+		close(p.killed)
+	}
 	p.dead = true
 	p.gate.end()
 	p.cancel()

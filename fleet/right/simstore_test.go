@@ -96,6 +96,7 @@ type link struct {
 	store                                  *simStore
 	requests, proposals, deliveries, notes *rand.Rand
 	point                                  func(r *rand.Rand) // where a process may stand still, or end
+	killed                                 chan struct{}      // closed: the process is
 }
 
 func newLink(s *simStore, f *faults, r *rand.Rand) *link {
@@ -127,7 +128,10 @@ func (l *link) call(ctx context.Context, r *rand.Rand, request func() error) err
 	late := time.Duration(r.Int64N(int64(4 * time.Second)))
 	if time.Now().Before(l.requestsLost) {
 		if r.IntN(2) == 0 {
-			<-ctx.Done()
+			select {
+			case <-ctx.Done():
+			case <-l.killed:
+			}
 			return errLost
 		}
 		there = max(there, time.Until(l.requestsLost)+late) // the network kept it
@@ -145,9 +149,10 @@ func (l *link) call(ctx context.Context, r *rand.Rand, request func() error) err
 		l.point(r)
 		return err
 	case <-ctx.Done():
-		l.point(r)
-		return errLost
+	case <-l.killed:
 	}
+	l.point(r)
+	return errLost
 }
 
 // Renew implements Store.

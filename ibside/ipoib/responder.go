@@ -42,7 +42,9 @@ type Responder struct {
 	gidOf    func(net.HardwareAddr) (ib.GID, bool)
 	stop     context.CancelFunc
 	ended    sync.WaitGroup
-	stations map[int]*station // by the index of the interface; run's
+	stations map[int]*station  // by the index of the interface; run's
+	said     map[int]string    // why there is none; run's
+	asked    map[int]addresses // what nodes have asked for at stations that are closed; run's
 
 	mu    sync.Mutex
 	moved []chan<- struct{} // of the stations
@@ -55,7 +57,7 @@ func Respond(c ResponderConfig) *Responder { return respond(c, gidOf) }
 
 func respond(c ResponderConfig, gidOf func(net.HardwareAddr) (ib.GID, bool)) *Responder {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &Responder{cfg: c, gidOf: gidOf, stop: stop, stations: map[int]*station{}}
+	r := &Responder{cfg: c, gidOf: gidOf, stop: stop, stations: map[int]*station{}, said: map[int]string{}, asked: map[int]addresses{}}
 	r.ended.Go(func() { r.run(ctx) })
 	return r
 }
@@ -98,56 +100,57 @@ func (r *Responder) run(ctx context.Context) {
 	}
 }
 
-// look finds the interfaces.
+// look has a station on each interface of the port that is up, as it is now.
 func (r *Responder) look(ctx context.Context) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return
 	}
 	port := r.cfg.Port()
-	for _, i := range all {
+	all = slices.DeleteFunc(all, func(i net.Interface) bool {
 		gid, ok := r.gidOf(i.HardwareAddr)
-		if ok = ok && slices.Contains(port, gid) && i.Flags&net.FlagUp != 0; !ok || r.has(&i) {
-			continue
-		}
-		s, err := newStation(r, i)
-		if err != nil {
-			r.cfg.Log.Warn("ipoib_unanswered", "interface", i.Name, "error", err, "note", "nodes do not find RoCE hosts by this bridge there")
-			continue
-		}
-		r.cfg.Log.Info("ipoib_answers", "interface", i.Name, "pkey", s.pkey)
-		if kernelAnswers(i.Name) {
-			r.cfg.Log.Warn("ipoib_kernel_answers", "interface", i.Name, "note", "the kernel answers for all RoCE hosts, whichever bridge has them: "+
-				"sysctl -w net.ipv4.conf.all.proxy_arp=0 net.ipv4.conf."+i.Name+".proxy_arp=0")
-		}
-		r.stations[i.Index] = s
-		s.ended.Go(func() { s.run(ctx) })
-	}
-	r.forget(all)
-}
-
-// has reports whether there is a station on an interface that has the same address as before.
-func (r *Responder) has(i *net.Interface) bool {
-	s := r.stations[i.Index]
-	return s != nil && slices.Equal(s.link.HardwareAddr, i.HardwareAddr) && !s.failed.Load()
-}
-
-// forget ends the stations of interfaces that are not there, not up, or not the same any more.
-func (r *Responder) forget(all []net.Interface) {
+		return !ok || !slices.Contains(port, gid) || i.Flags&net.FlagUp == 0
+	})
 	for index, s := range r.stations {
-		at := slices.IndexFunc(all, func(i net.Interface) bool { return i.Index == index && i.Flags&net.FlagUp != 0 && r.has(&i) })
-		if at < 0 {
+		if !slices.ContainsFunc(all, s.serves) {
 			s.close()
 			delete(r.stations, index)
+			r.asked[index] = s.asked
 		}
 	}
-	moved := make([]chan<- struct{}, 0, len(r.stations))
-	for _, s := range r.stations {
-		moved = append(moved, s.moved)
+	for _, i := range all {
+		if r.stations[i.Index] == nil {
+			r.begin(ctx, i)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.moved = moved
+	r.moved = r.moved[:0]
+	for _, s := range r.stations {
+		r.moved = append(r.moved, s.moved)
+	}
+}
+
+// begin makes a station. Of one that cannot be made it says why once.
+func (r *Responder) begin(ctx context.Context, i net.Interface) {
+	s, err := newStation(r, i)
+	if err != nil {
+		if r.said[i.Index] != err.Error() {
+			r.cfg.Log.Warn("ipoib_unanswered", "interface", i.Name, "error", err, "note", "nodes do not find RoCE hosts by this bridge there")
+		}
+		r.said[i.Index] = err.Error()
+		return
+	}
+	delete(r.said, i.Index)
+	r.cfg.Log.Info("ipoib_answers", "interface", i.Name, "pkey", s.pkey)
+	if kernelAnswers(i.Name) {
+		r.cfg.Log.Warn("ipoib_kernel_answers", "interface", i.Name, "note", "the kernel answers for all RoCE hosts, whichever bridge has them: "+
+			"sysctl -w net.ipv4.conf.all.proxy_arp=0 net.ipv4.conf."+i.Name+".proxy_arp=0")
+	}
+	r.stations[i.Index] = s
+	s.begin(r.asked[i.Index])
+	delete(r.asked, i.Index)
+	s.ended.Go(func() { s.run(ctx) })
 }
 
 // kernelAnswers reports whether the kernel does proxy ARP on an interface.

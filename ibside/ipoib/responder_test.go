@@ -132,12 +132,15 @@ ip -n node address add 10.9.0.9/24 dev ib9; ip -n node link set ib9 up`)
 	ask("10.9.0.8")
 	h.put("10.9.0.8", "ib1") // it has answered the bridge
 	soon(t, "a host that was not known is announced", func() bool { return knows("10.9.0.8", "02:00:00:00:00:01") })
-	sh(t, "ip link set ib2 down; ip link set ib2 up; sysctl -qw net.ipv4.conf.ib2.proxy_arp=1; ip link del ib1")
-	soon(t, "it answers again by an interface that was down", func() bool {
-		h.put("10.9.0.7", "ib2")
-		ask("10.9.0.7")
-		return knows("10.9.0.7", "02:00:00:00:00:02")
-	})
+	sh(t, "sysctl -qw net.ipv4.conf.ib2.proxy_arp=1; ip link set ib2 down; ip link set ib2 up; ip link del ib1")
+	h.put("10.9.0.7", "ib2")
+	soon(t, "it answers again by an interface that was down", func() bool { ask("10.9.0.7"); return knows("10.9.0.7", "02:00:00:00:00:02") })
+	sh(t, "sysctl -qw net.ipv4.conf.ib2.proxy_arp=0; ip link set ib2 address 02:00:01:00:00:02") // of the same port
+	h.put("10.9.0.6", "ib2")
+	soon(t, "it answers with another address", func() bool { ask("10.9.0.6"); return knows("10.9.0.6", "02:00:01:00:00:02") })
+	if err := two.Close(); err != nil || len(two.stations) != 1 {
+		t.Errorf("%d stations are left, %v", len(two.stations), err)
+	}
 }
 
 // TestARP checks packets that are none, and that what is written is read, with addresses of either length.

@@ -35,8 +35,11 @@ type station struct {
 	failed    atomic.Bool
 	moved     chan struct{}
 	requests  chan arp
-	asked     map[netip.Addr]*asked
+	asked     addresses
 }
+
+// addresses are what nodes have asked for.
+type addresses map[netip.Addr]*asked
 
 // asked is an address that nodes have asked for.
 type asked struct {
@@ -54,7 +57,7 @@ const (
 
 // newStation opens the sockets.
 func newStation(r *Responder, i net.Interface) (s *station, err error) {
-	s = &station{responder: r, link: i, pkey: pkeyOf(i.Name), moved: make(chan struct{}, 1), requests: make(chan arp, 64), asked: map[netip.Addr]*asked{}}
+	s = &station{responder: r, link: i, pkey: pkeyOf(i.Name), moved: make(chan struct{}, 1), requests: make(chan arp, 64), asked: addresses{}}
 	if s.kind, s.broadcast, err = linkOf(&i); err != nil {
 		return nil, err
 	}
@@ -98,11 +101,27 @@ func packetSocket(kind int, protocol uint16, index int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "ARP"), nil
 }
 
+// serves reports whether the station is that of an interface, as it is now: IPoIB's address has a queue pair's number, which is
+// another one when the interface is up again.
+func (s *station) serves(i net.Interface) bool {
+	return i.Index == s.link.Index && slices.Equal(i.HardwareAddr, s.link.HardwareAddr) && !s.failed.Load()
+}
+
 // close ends the station.
 func (s *station) close() {
 	_ = s.in.Close() // and with it read
 	s.ended.Wait()
 	_ = s.out.Close()
+}
+
+// begin takes what nodes have asked for at the same interface before, and announces it at once: that may have another address
+// now.
+func (s *station) begin(before addresses) {
+	for ip, x := range before {
+		x.here = false
+		s.asked[ip] = x
+	}
+	s.moved <- struct{}{}
 }
 
 // run answers and announces until the station is closed.

@@ -236,7 +236,7 @@ struct verbs_worker {
 	uint32_t flush_wanted; /* atomic: set by management: drop all address handles */
 	uint32_t flushed;
 	unsigned pending_n, pending_most;
-	unsigned pending_told; /* atomic: pending_n, but for when pending messages are being posted */
+	unsigned pending_told;          /* atomic: pending_n, but for when pending messages are being posted */
 	unsigned recv_slots, recv_free; /* buffers to keep posted; and how many of them are not */
 	uint32_t recv_room;             /* of a buffer, bytes */
 	uint16_t *recv_stack;           /* the slots without a buffer */

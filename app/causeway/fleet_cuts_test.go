@@ -84,14 +84,16 @@ func (f *bridgeFleet) stalls(right time.Duration) {
 				}
 			}
 		})
+		defer func() { // in any case: it reports mistakes to the test
+			close(ended)
+			stalling.Wait()
+		}()
 		for range 5 {
 			f.ctl(1, "fleet", "drain")
 			f.share("half each after the drain of one that stalls", shares.Hosts/2, 2, 3)
 			f.ctl(1, "fleet", "resume")
 			f.share("a third each after the drain of one that stalls", shares.Hosts/3, 1, 2, 3)
 		}
-		close(ended)
-		stalling.Wait()
 	})
 }
 

@@ -56,12 +56,8 @@ func (p *ipoibProbe) checks() []check {
 		{"address", p.checkAddresses, false},
 		{"learn_address", learn.checkSubnets, false},
 		{"forwarding", p.checkForwarding, false},
-	}...)
-	all = append(all, p.ofARP([]check{
 		{"proxy_arp", p.checkProxyARP, false},
 		{"medium_id", p.checkMedium, false},
-	}, []check{{"proxy_arp", p.checkNoProxyARP, false}})...)
-	all = append(all, []check{
 		{"proxy_delay", p.checkDelay, false},
 		{"rp_filter", p.checkReversePath, false},
 		{"arp_ignore", p.checkIgnore, false},
@@ -70,9 +66,7 @@ func (p *ipoibProbe) checks() []check {
 		{"nd_entries", p.checkEntries, false},
 		{"node_routes", p.checkNodeRoutes, false},
 		{"learn_routes", learn.checkSubnetRoutes, false},
-	}...)
-	all = append(all, p.ofARP([]check{{"roce_routes", p.checkRoCERoutes, false}}, nil)...)
-	all = append(all, []check{
+		{"roce_routes", p.checkRoCERoutes, false},
 		{"learn_hosts", learn.checkHosts, false},
 		{"neighbours", learn.checkNeighbours, false},
 	}...)
@@ -81,15 +75,7 @@ func (p *ipoibProbe) checks() []check {
 		all = append(all, check{"roce_side", p.checkRoCESide, false}, check{"plain_ipv4", plain.checkPlainIPv4, false},
 			check{"plain_ipv6", plain.checkPlainIPv6, false}, check{"plain_roce", plain.checkCopies, false})
 	}
-	return append(all, p.ofARP([]check{{"answers", p.checkAnswers, false}}, nil)...)
-}
-
-// ofARP returns the checks of whoever answers ARP for RoCE hosts: the kernel, or the bridges of a fleet.
-func (p *ipoibProbe) ofARP(kernel, fleet []check) []check {
-	if p.cfg.Fleet.Name != "" {
-		return fleet
-	}
-	return kernel
+	return append(all, check{"answers", p.checkAnswers, false})
 }
 
 func (p *ipoibProbe) checkLink() []Finding {

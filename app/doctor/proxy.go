@@ -50,9 +50,12 @@ func dotted(at string) string {
 // set returns the command that changes a setting.
 func set(at string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", dotted(at), value) }
 
-// families are those whose requests the kernel answers: in a fleet of bridges these answer ARP themselves.
+// bridgesAnswer reports whether the bridges of a fleet answer ARP for RoCE hosts, and not the kernel.
+func (p *ipoibProbe) bridgesAnswer() bool { return p.cfg.Fleet.Name != "" }
+
+// families are those whose requests the kernel answers.
 func (p *ipoibProbe) families() (all []string) {
-	if p.cfg.Fleet.Name == "" {
+	if !p.bridgesAnswer() {
 		all = append(all, "ipv4")
 	}
 	if p.hasNodes(true) {
@@ -75,8 +78,11 @@ func (p *ipoibProbe) checkForwarding() []Finding {
 	return out
 }
 
-// checkProxyARP requires proxy_arp, or a proxy entry for each configured RoCE host.
+// checkProxyARP requires proxy_arp, or a proxy entry for each configured RoCE host; in a fleet neither.
 func (p *ipoibProbe) checkProxyARP() []Finding {
+	if p.bridgesAnswer() {
+		return p.checkNoProxyARP()
+	}
 	at := conf("ipv4", p.netdev, "proxy_arp")
 	if sysctl(p.kernel, conf("ipv4", "all", "proxy_arp")) != 0 || sysctl(p.kernel, at) != 0 {
 		return []Finding{ok("%s is on", dotted(at))}
@@ -106,6 +112,9 @@ func (p *ipoibProbe) checkNoProxyARP() []Finding {
 
 // checkMedium requires a medium_id that does not disable proxy ARP.
 func (p *ipoibProbe) checkMedium() []Finding {
+	if p.bridgesAnswer() {
+		return nil
+	}
 	at := conf("ipv4", p.netdev, "medium_id")
 	id := sysctl(p.kernel, at)
 	other := 0

@@ -58,7 +58,7 @@ func (p *ipoibProbe) checkNodeRoutes() []Finding {
 // misrouted returns the targets that are not routed by another interface than that of the nodes. Where the bridges of a fleet
 // answer ARP, that does not matter.
 func (p *ipoibProbe) misrouted() []target {
-	if p.cfg.Fleet.Name != "" {
+	if p.bridgesAnswer() {
 		return nil
 	}
 	return slices.DeleteFunc(p.targets(), func(t target) bool { return p.isBehind(t.addr) })
@@ -117,6 +117,9 @@ func (p *ipoibProbe) isBehind(a netip.Addr) bool {
 
 // checkRoCERoutes requires routes to RoCE hosts through another interface than that of the nodes.
 func (p *ipoibProbe) checkRoCERoutes() []Finding {
+	if p.bridgesAnswer() {
+		return nil
+	}
 	var wrong []string
 	var fix []string
 	dummies := false
@@ -140,6 +143,9 @@ func (p *ipoibProbe) checkRoCERoutes() []Finding {
 
 // checkAnswers makes the route look-ups that the kernel makes for a node's ARP request.
 func (p *ipoibProbe) checkAnswers() []Finding {
+	if p.bridgesAnswer() {
+		return nil
+	}
 	askers := p.members(false)
 	for _, s := range p.mayLearn(false) {
 		askers = append(askers, s.unknown(p.cfg))

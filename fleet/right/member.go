@@ -67,7 +67,7 @@ func New(c Config) (*Member, error) {
 }
 
 // Run takes part in the fleet until ctx is done; then it closes everything and says so to the others, for which it may take
-// a Right longer. It runs once.
+// one and a half Right longer. It runs once.
 func (m *Member) Run(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
@@ -80,11 +80,11 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 	m.drop()
 	m.close(m.open)
-	m.renewal.settle()
-	stop()
 	if m.replaced {
 		return ErrReplaced
 	}
+	m.renewal.settle()
+	stop()
 	if !m.rules.named(m, m.config.Clock.Now()) {
 		return nil // the name is another's
 	}

@@ -36,11 +36,17 @@ func (f *Fabric) Stall(guid ib.GUID, on bool) error {
 	return err
 }
 
-// awaitCredits waits while the port is stalled.
+// awaitCredits waits while the port is stalled, and the subnet has not begun to end.
 func (p *switchPort) awaitCredits() {
-	for p.stalled.Load() && !p.closed.Load() {
+	for p.stalled.Load() && !p.fabric.isClosed() {
 		time.Sleep(100 * time.Microsecond)
 	}
+}
+
+func (f *Fabric) isClosed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
 }
 
 func (f *Fabric) portOf(guid ib.GUID) (*switchPort, error) {

@@ -53,11 +53,12 @@ struct handoff {
 	struct rte_mbuf *mbuf[BURST];
 };
 
-/* Where the packets of a burst come from. */
+/* Where the packets of a burst come from; those before FROM_BEHIND may have to wait behind others. */
 enum origin {
 	FROM_PORT,
-	FROM_KEPT,  /* kept by the worker (handover.h) */
-	FROM_QUEUE, /* of other workers and management */
+	FROM_KEPT,   /* kept by the worker (handover.h) */
+	FROM_BEHIND, /* the same, behind others of its sender (pending.h) */
+	FROM_QUEUE,  /* of other workers and management */
 };
 
 struct burst {
@@ -74,6 +75,17 @@ struct burst {
 	struct packet parsed[BURST]; /* of those that are not on the fast path */
 	struct handoff handoff;
 };
+
+/* Moves a packet down, when packets before it have left the burst. */
+static inline void burst_move(struct burst *b, unsigned to, unsigned from)
+{
+	b->send[to] = b->send[from];
+	b->trim[to] = b->trim[from];
+	b->icrc[to] = b->icrc[from];
+	lookup_move(&b->lookup, to, from);
+	if (!b->trim[from].fastpath)
+		b->parsed[to] = b->parsed[from];
+}
 
 /* Sets the key of an IPv4 address, IPv4-mapped. By words, because it is loaded by words: a load of what was stored in
  * pieces would stall. */

@@ -4,8 +4,8 @@
 #define CAUSEWAY_DESTINATION_H
 
 #include "burst.h"
-#include "exception.h"
 #include "group_actions.h"
+#include "partition.h"
 
 static inline enum drop check_group(const struct burst *b, unsigned i, const struct group_entry *g)
 {

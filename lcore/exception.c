@@ -1,43 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exception.h"
 
-#include "egress.h"
 #include "handover.h"
+#include "partition.h"
+#include "pending.h"
 #include "rights.h"
 #include "unknown.h"
-#include "group_actions.h"
-
-/* Whether packet i is for a group that has its own partition. */
-static bool is_shared(const struct burst *b, unsigned i)
-{
-	return b->lookup.to_group[i] && group_is_shared(b->lookup.to_entry[i]);
-}
-
-unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned i)
-{
-	const struct node_entry *n = b->lookup.to_entry[i];
-	const struct segment *s = &dp->segment[segment_of_key(&b->lookup.from[i])];
-	if (s->partition != PARTITION_ANY && !is_shared(b, i))
-		return s->partition;
-	uint8_t partition = table_partition_of(n);
-	return partition == PARTITION_HEARD ? table_heard_in(dp->tables, n->id) : partition;
-}
-
-enum drop find_in_partition(const struct datapath *dp, struct burst *b, unsigned i)
-{
-	const struct table *t = &dp->tables->proxy_qps;
-	const struct segment *s = &dp->segment[segment_of_key(&b->lookup.from[i])];
-	struct table_key k = b->lookup.from[i];
-	if (!is_shared(b, i) && !segment_reaches(s, table_partition_of(b->lookup.to_entry[i])))
-		return DROP_wrong_partition;
-	unsigned partition = partition_of(dp, b, i);
-	if (partition == partition_of_key(&k))
-		return PASS;
-	k.number &= ~((uint64_t)PARTITION_MASK << PARTITION_SHIFT);
-	k.number |= (uint64_t)partition << PARTITION_SHIFT;
-	b->lookup.from_entry[i] = table_find(t, table_hash(t, &k), &k);
-	return PASS;
-}
 
 bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m, uint32_t what,
 		struct punter from)
@@ -104,15 +72,26 @@ static enum drop check_new_source(const struct worker *w, struct table_key k)
 	return DROP_acl;
 }
 
+/* Punts packet i, which waits for a proxy QP or for what its host answers. */
+static bool punt_pending(struct worker *w, struct burst *b, unsigned i, unsigned partition, struct punter from)
+{
+	struct rte_mbuf *m = b->send[i].mbuf;
+	pending_punt(w, b, i);
+	if (punt_frame(w, MIRROR_WAITING, PASS, m, PUNT_PROXY_QP | partition << PUNT_PARTITION_SHIFT, from))
+		return true;
+	pending_end(w, m);
+	return false;
+}
+
 /* A packet of a source without a proxy QP. */
 static enum drop punt_for_proxy_qp(struct worker *w, struct burst *b, unsigned i)
 {
-	struct rte_mbuf *m = b->send[i].mbuf;
-	enum drop d = check_new_source(w, b->lookup.from[i]);
+	const struct table_key *from = &b->lookup.from[i];
+	enum drop d = check_new_source(w, *from);
 	if (d)
 		return d;
-	uint32_t what = PUNT_PROXY_QP | partition_of(w->datapath, b, i) << PUNT_PARTITION_SHIFT;
-	if (!punt_frame(w, MIRROR_WAITING, PASS, m, what, data_punter(w, &b->lookup.from[i], m)))
+	struct punter punter = data_punter(w, from, b->send[i].mbuf);
+	if (!punt_pending(w, b, i, partition_of(w->datapath, b, i), punter))
 		return DROP_punt_full;
 	w->counters.direction[ROCE_TO_IB].events[EVENT_PROXY_QP_WAIT]++;
 	return PASS;
@@ -120,15 +99,15 @@ static enum drop punt_for_proxy_qp(struct worker *w, struct burst *b, unsigned i
 
 /* A packet of a host that is known by another MAC address: a second station, or the host has moved. Management asks at
  * the address that it knows, and rejects or requeues the packet. */
-static enum drop punt_moved(struct worker *w, struct rte_mbuf *m, const struct proxy_qp_entry *proxy_qp)
+static enum drop punt_moved(struct worker *w, struct burst *b, unsigned i, const struct proxy_qp_entry *proxy_qp)
 {
-	uint32_t what = PUNT_PROXY_QP | (uint32_t)proxy_qp->partition << PUNT_PARTITION_SHIFT;
-	return punt_frame(w, MIRROR_WAITING, PASS, m, what, stranger(&proxy_qp->key)) ? PASS : DROP_src_refused;
+	return punt_pending(w, b, i, proxy_qp->partition, stranger(&proxy_qp->key)) ? PASS : DROP_src_refused;
 }
 
 static void add_handoff(const struct datapath *dp, struct burst *b, struct rte_mbuf *m, uint16_t worker)
 {
 	keep_port(dp, m);
+	pending_none(m);
 	b->handoff.mbuf[b->handoff.n] = m;
 	b->handoff.worker[b->handoff.n++] = worker;
 }
@@ -220,7 +199,7 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 		d = DROP_not_mine;
 	}
 	if (!d && proxy_qp)
-		d = from == FROM_QUEUE ? DROP_src_refused : punt_moved(w, m, proxy_qp);
+		d = from == FROM_QUEUE ? DROP_src_refused : punt_moved(w, b, i, proxy_qp);
 	else if (!d)
 		d = from == FROM_QUEUE ? DROP_proxy_qp_unknown : punt_for_proxy_qp(w, b, i);
 	if (d == DROP_node_unknown && is_for_roce(w->datapath, b->lookup.to[i]))

@@ -12,13 +12,6 @@
 #include "burst.h"
 #include "punt.h"
 
-/* The number of the partition that packet i goes to; its destination is known. */
-unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned i);
-
-/* Finds the proxy QP of packet i's source, its from_entry, for a destination in another partition than that of the
- * source's key, if its segment reaches that; NULL: there is none. If the partition is the same, it stays. */
-enum drop find_in_partition(const struct datapath *dp, struct burst *b, unsigned i);
-
 /* Gives a frame to management, with what it needs to know (enum punt); false: the punt ring has no room for its
  * sender's. */
 bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m, uint32_t what,

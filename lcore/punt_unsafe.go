@@ -55,6 +55,7 @@ func (p *PendingPacket) Drop(d Drop) {
 		return
 	}
 	p.w.datapath.dropped[p.Port()][d].Add(1)
+	C.worker_rejected(p.w.c, p.m)
 	p.w.datapath.mirrorPuntedDrop(p.m, p.w.ID(), d)
 	C.frame_free(p.m)
 }

@@ -14,10 +14,12 @@
 #include <rte_ring.h>
 
 #include "burst.h"
+#include "check_icrc.h"
 #include "destination.h"
 #include "egress.h"
 #include "fastpath.h"
 #include "handover.h"
+#include "pending.h"
 #include "rights.h"
 #include "send.h"
 #include "post.h"
@@ -55,17 +57,6 @@ static inline void prefetch_frame(const struct rte_mbuf *m)
 	rte_prefetch0(p);
 	rte_prefetch0(p + RTE_CACHE_LINE_SIZE);
 	rte_prefetch0(p + 2 * RTE_CACHE_LINE_SIZE);
-}
-
-/* Moves a packet down, when packets before it have left the burst. */
-static void move(struct burst *b, unsigned to, unsigned from)
-{
-	b->send[to] = b->send[from];
-	b->trim[to] = b->trim[from];
-	b->icrc[to] = b->icrc[from];
-	lookup_move(&b->lookup, to, from);
-	if (!b->trim[from].fastpath)
-		b->parsed[to] = b->parsed[from];
 }
 
 /* Parses a frame that is not on the fast path into place i, up to UDP or GRH. Returns as parse() does. */
@@ -147,57 +138,6 @@ static void take(struct worker *w, struct burst *b, struct rte_mbuf **m, unsigne
 		of_port->received += kept - parsed;
 }
 
-/* A datagram of plain UDP has no ICRC, and its job no meaning. */
-static bool has_icrc(const struct burst *b, unsigned i)
-{
-	return b->trim[i].fastpath || !b->parsed[i].plain;
-}
-
-static __rte_noinline void drop_wrong(struct worker *w, struct burst *b, const uint32_t *right)
-{
-	unsigned kept = 0;
-	for (unsigned i = 0; i < b->n; i++) {
-		if (right[i] != load32(b->icrc[i].p + b->icrc[i].len) && has_icrc(b, i)) {
-			drop_packet(w, ROCE_TO_IB, precise_drop(w->datapath, b, i, DROP_icrc), b->send[i].mbuf);
-			continue;
-		}
-		if (unlikely(kept != i))
-			move(b, kept, i);
-		kept++;
-	}
-	b->n = kept;
-}
-
-static inline bool all_right(const struct burst *b, const uint32_t *right)
-{
-	uint32_t wrong = 0;
-	for (unsigned i = 0; i < b->n; i++)
-		wrong |= right[i] ^ load32(b->icrc[i].p + b->icrc[i].len);
-	return wrong == 0;
-}
-
-/* The whole burst at once, because the multiplications of several short packets overlap. */
-static void check_icrc(struct worker *w, struct burst *b)
-{
-	uint32_t right[BURST];
-	icrc_burst(b->icrc, b->n, right);
-	if (unlikely(!all_right(b, right)))
-		drop_wrong(w, b, right);
-}
-
-/* Buckets are fetched while the ICRCs are computed. Those of long packets read more than the first cache holds, and
- * would evict them again. */
-static inline void check_and_look_up(struct worker *w, struct burst *b)
-{
-	enum { LONG = 512 };
-	bool late = b->n && b->icrc[0].len > LONG;
-	if (!late)
-		lookup_begin(&b->lookup, b->n);
-	check_icrc(w, b);
-	if (late)
-		lookup_begin(&b->lookup, b->n);
-}
-
 /* Of the fast path: of others count_events() does it. */
 static __rte_noinline void count_congestion(struct worker *w, const struct burst *b)
 {
@@ -243,7 +183,7 @@ static __rte_noinline void check_transport(struct worker *w, struct burst *b, en
 			continue;
 		}
 		if (unlikely(kept != i))
-			move(b, kept, i);
+			burst_move(b, kept, i);
 		kept++;
 	}
 	b->n = kept;
@@ -254,10 +194,13 @@ static __rte_always_inline void choose_some(struct worker *w, struct burst *b, e
 {
 	const struct datapath *dp = w->datapath;
 	unsigned kept = 0, n = b->n;
+	bool pending = from < FROM_BEHIND && pending_any(w);
 	b->bytes = 0;
 	for (unsigned i = 0; i < n; i++) {
 		bool group = groups && b->lookup.to_group[i];
 		enum drop d = check_destination(dp, b, i, group);
+		if (unlikely(pending) && !d && pending_keeps(w, b, i, from))
+			continue;
 		const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
 		bool mine = !d && proxy_qp && proxy_qp->worker == w->id && is_from(dp, proxy_qp, b->send[i].mbuf) &&
 			    holds_sender(w, b->send[i].mbuf);
@@ -269,7 +212,7 @@ static __rte_always_inline void choose_some(struct worker *w, struct burst *b, e
 		}
 		b->bytes += fill_send(dp, b, i, group, proxy_qp, b->lookup.to_entry[i]);
 		if (unlikely(kept != i))
-			move(b, kept, i);
+			burst_move(b, kept, i);
 		kept++;
 	}
 	b->n = kept;
@@ -366,9 +309,25 @@ unsigned roce_to_ib_requeued(struct worker *w)
 	while (moved < waiting) {
 		struct rte_mbuf *m[BURST];
 		unsigned n = rte_ring_sc_dequeue_burst(w->requeue, (void **)m, BURST, NULL);
+		for (unsigned i = 0; i < n; i++)
+			pending_end(w, m[i]);
 		/* Who handed them over had the share open, and nothing older. */
 		if (n)
 			send_again(w, m, n, FROM_QUEUE, w->held.next.shares.hosts);
+		moved += n;
+	}
+	return moved;
+}
+
+unsigned roce_to_ib_behind(struct worker *w)
+{
+	unsigned moved = 0;
+	for (unsigned i = 0; i < BEHIND_BURSTS; i++) {
+		struct rte_mbuf *m[BURST];
+		unsigned n = pending_take(w, m);
+		if (n == 0)
+			break;
+		send_again(w, m, n, FROM_BEHIND, w->held.shares.hosts);
 		moved += n;
 	}
 	return moved;

@@ -2,6 +2,7 @@
 #include "setup.h"
 #include "group_copies.h"
 #include "handover.h"
+#include "pending.h"
 #include "ports.h"
 #include "punt.h"
 #include "rights.h"
@@ -54,7 +55,8 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->copies = near_zmalloc(NULL, copies_size(), node);
 	w->by_port = near_zmalloc(NULL, MAX_PORTS * sizeof *w->by_port, node);
 	w->handover = in_fleet(dp) ? near_zmalloc(NULL, sizeof *w->handover, node) : NULL;
-	if (!w->punt || !w->requeue || !w->send || !w->groups || !w->copies || !w->by_port ||
+	w->pending = near_zmalloc(NULL, sizeof *w->pending, node);
+	if (!w->punt || !w->requeue || !w->send || !w->groups || !w->copies || !w->by_port || !w->pending ||
 	    (in_fleet(dp) && !w->handover)) {
 		unsigned left;
 		worker_free(w, &left);
@@ -72,7 +74,7 @@ bool worker_punted_none(const struct worker *w)
 
 bool worker_requeued_none(const struct worker *w)
 {
-	return rte_ring_empty(w->requeue) && keeps_nothing(w) &&
+	return rte_ring_empty(w->requeue) && keeps_nothing(w) && pending_nothing_behind(w) &&
 	       !__atomic_load_n(&w->inject[ROCE_TO_IB].live, __ATOMIC_RELAXED);
 }
 
@@ -101,6 +103,7 @@ unsigned worker_empty(struct worker *w)
 	ports_update(w);
 	inject_end(w);
 	end_kept(w);
+	pending_drop(w);
 	return empty_ring(w, w->punt, false) + empty_ring(w, w->requeue, true);
 }
 
@@ -114,6 +117,7 @@ void worker_free(struct worker *w, unsigned *left)
 	rte_ring_free(w->requeue);
 	rte_ring_free(w->send);
 	rte_free(w->handover);
+	rte_free(w->pending);
 	rte_free(w->by_port);
 	rte_free(w->groups);
 	rte_free(w->copies);
@@ -171,6 +175,12 @@ int worker_requeue(struct worker *w, struct rte_mbuf *m)
 	int rc = rte_ring_enqueue(w->requeue, m);
 	wake_up(&w->bell);
 	return rc;
+}
+
+void worker_rejected(struct worker *w, struct rte_mbuf *m)
+{
+	pending_end(w, m);
+	wake_up(&w->bell); /* others may have waited behind it */
 }
 
 int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len, unsigned port)

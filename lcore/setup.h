@@ -43,6 +43,7 @@ void worker_await_punted(struct datapath *dp);
 /* Management's side of the rings. The caller owns the mbufs that it takes. */
 unsigned worker_take_punted(struct worker *w, struct rte_mbuf **m, unsigned n);
 int worker_requeue(struct worker *w, struct rte_mbuf *m);
+void worker_rejected(struct worker *w, struct rte_mbuf *m); /* called before a packet that waited is freed */
 int worker_send(struct worker *w, struct rte_mempool *pool, const void *frame, unsigned len, unsigned port);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "burst.h"
 #include "handover.h"
+#include "pending.h"
 
 /* Transmits frames from management by a port. */
 static void send_by(struct worker *w, unsigned port, struct rte_mbuf **m, unsigned n)
@@ -65,7 +66,16 @@ static unsigned poll_rest(struct worker *w)
 	return moved;
 }
 
-/* What is older than what has come now, of shares that are opened. */
+/* What is older than what has come now: packets from the requeue ring, and those behind them. */
+static unsigned send_requeued(struct worker *w)
+{
+	unsigned moved = roce_to_ib_requeued(w);
+	if (unlikely(!pending_nothing_behind(w)))
+		moved += roce_to_ib_behind(w);
+	return moved;
+}
+
+/* The same of shares that are opened. */
 static unsigned send_kept(struct worker *w)
 {
 	unsigned moved = 0;
@@ -82,7 +92,7 @@ unsigned worker_poll(struct worker *w)
 	shares_update(w);
 	if (unlikely(inject_update_wanted(w->inject)))
 		inject_update(w);
-	unsigned moved = roce_to_ib_requeued(w); /* older than what has come now */
+	unsigned moved = send_requeued(w);
 	moved += send_kept(w);
 	moved += roce_to_ib(w);
 	moved += poll_rest(w);
@@ -100,7 +110,7 @@ void worker_drain(struct worker *w)
 	for (unsigned moved = 1; moved && rte_get_timer_cycles() < end;) {
 		ports_update(w);
 		shares_update(w);
-		moved = roce_to_ib_requeued(w);
+		moved = send_requeued(w);
 		moved += w->inject[ROCE_TO_IB].live ? roce_to_ib(w) : 0;
 		moved += poll_rest(w);
 		rte_rcu_qsbr_quiescent(w->datapath->tables->rcu, w->id);

@@ -28,6 +28,7 @@ struct pgm;
 struct mirrors;
 struct copies;
 struct handover;
+struct pending;
 
 enum {
 	BURST = 64,
@@ -222,6 +223,7 @@ struct worker {
 	struct injection inject[DIRECTIONS];
 	struct held held;
 	struct handover *handover;                     /* NULL: the bridge is in no fleet */
+	struct pending *pending;                       /* packets whose order is kept though management has some */
 	struct wake bell __attribute__((aligned(64))); /* wakes it for its rings */
 	struct counters counters __attribute__((aligned(64)));
 	struct latency latency[DIRECTIONS];
@@ -254,6 +256,9 @@ unsigned roce_to_ib(struct worker *w);
 
 /* The same for packets on the requeue ring. */
 unsigned roce_to_ib_requeued(struct worker *w);
+
+/* The same for what has waited behind such (pending.h); some bursts. */
+unsigned roce_to_ib_behind(struct worker *w);
 
 /* Moves one burst, InfiniBand to Ethernet. */
 unsigned ib_to_roce(struct worker *w);

@@ -11,6 +11,7 @@
 #include "lcore/segment.h"
 #include "lcore/mirror/number.h"
 #include "lcore/mirror/ring.h"
+#include "lcore/pending.h"
 #include "lcore/rights.h"
 
 enum { RING = 16 };
@@ -206,7 +207,9 @@ static void make_worker(struct rig *r)
 	w->requeue = make_ring("requeue", RING_F_SC_DEQ);
 	w->send = make_ring("send", RING_F_SP_ENQ | RING_F_SC_DEQ);
 	w->groups = calloc(16, sizeof *w->groups);
-	CHECK(w->by_port && w->groups);
+	w->pending = aligned_alloc(_Alignof(struct pending), sizeof *w->pending);
+	CHECK(w->by_port && w->groups && w->pending);
+	memset(w->pending, 0, sizeof *w->pending);
 	r->datapath.requeue[0] = w->requeue;
 	r->datapath.bell[0] = &w->bell;
 	r->worker = w;

@@ -17,6 +17,7 @@ int bare_start(struct worker *w, unsigned lcore);
 #define LATENCY_EVERY 0
 #define roce_to_ib bare_roce_to_ib
 #define roce_to_ib_requeued bare_roce_to_ib_requeued
+#define roce_to_ib_behind bare_roce_to_ib_behind
 #define roce_to_ib_kept bare_roce_to_ib_kept
 #define ib_to_roce bare_ib_to_roce
 #define ib_to_roce_kept bare_ib_to_roce_kept

@@ -217,7 +217,8 @@ type known struct{ metrics, keys, names map[string]bool }
 
 // others are names with an underscore that are not the project's.
 var others = strings.Fields(`af_packet gc_thresh2 gc_thresh3 rdma_cm rdma_rxe rdma_join_multicast rdma_connect rdma_getaddrinfo rdma_resolve_addr ib_umad rte_flow
-	roce_to_ib ib_to_roce max_cqe max_qp max_srq_wr net_tap out_of_buffer proxy_arp mlx5_core mlx5_ib ib_uverbs sweep_interval mlx5_bond_0`)
+	roce_to_ib ib_to_roce max_cqe max_qp max_srq_wr net_tap out_of_buffer proxy_arp mlx5_core mlx5_ib ib_uverbs sweep_interval mlx5_bond_0 proxy_ndp
+	consolidate_ipv6_snm_req`)
 
 var (
 	metricRow = regexp.MustCompile("(?m)^\\| `(causeway_[a-z0-9_]+)`")

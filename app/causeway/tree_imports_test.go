@@ -67,7 +67,7 @@ var mayImport = []struct {
 	{"ibside/stamp", "", "test messages know nothing of what carries them"},
 	{"ibside/acm", "ibside/ib", "files for InfiniBand nodes are written on any machine"},
 	{"ibside/sa", "ibside ibside/ib", "subnet administration is MADs, over whichever port carries them"},
-	{"ibside/ipoib", "ibside ibside/ib", "it reads the kernel's tables, and knows nothing of the bridge"},
+	{"ibside/ipoib", "ibside ibside/ib lcore/frame", "it reads the kernel's tables, and knows nothing of the bridge"},
 	{"ibside/ib", "", "a codec knows nothing of the bridge"},
 	{"tables", "ibside/ib", "tables do not know who reads them"},
 	{"config", "ibside/ib", "a configuration can be checked on any machine"},

@@ -288,24 +288,26 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestFleet has the bridges of a fleet answer ARP, so that the kernel must not, whatever its routes are; of ND it has to.
+// TestFleet has the bridges of a fleet answer ARP and ND, so that the kernel must not, whatever its routes are.
 func TestFleet(t *testing.T) {
 	c := load(t, "[ib]\n", "[fleet]\nname = \"east\"\netcd = [\"http://127.0.0.1:2379\"]\n[ib]\n")
 	m := well()
-	m.settings["net/ipv4/conf/ib0/proxy_arp"], m.settings["net/ipv4/conf/ib0/forwarding"] = "0", "0"
+	for _, off := range []string{"net/ipv4/conf/ib0/proxy_arp", "net/ipv4/conf/ib0/forwarding", "net/ipv6/conf/ib0/proxy_ndp", "net/ipv6/conf/ib0/forwarding"} {
+		m.settings[off] = "0"
+	}
 	m.settings["net/ipv4/conf/ib0/medium_id"], m.settings["net/ipv4/neigh/ib0/proxy_delay"] = "-1", "80"
-	m.routes["10.9.0.0/24"] = "ib0"
+	m.routes["10.9.0.0/24"], m.proxied = "ib0", nil
 	if found := m.examine(c); !found.fine() {
 		t.Errorf("%+v", found)
 	}
-	m.settings["net/ipv4/conf/ib0/proxy_arp"] = "1"
-	m.settings["net/ipv6/conf/ib0/forwarding"] = "0"
-	m.proxied = append(m.proxied, netip.MustParseAddr("10.9.0.1"))
+	m.settings["net/ipv4/conf/ib0/proxy_arp"], m.settings["net/ipv6/conf/ib0/proxy_ndp"] = "1", "1"
+	m.proxied = []netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("fd09::1")}
 	var b bytes.Buffer
 	if err := m.examine(c).WriteFixes(&b); err != nil {
 		t.Fatal(err)
 	}
-	want := "sysctl -w net.ipv6.conf.ib0.forwarding=1\nsysctl -w net.ipv4.conf.all.proxy_arp=0\nsysctl -w net.ipv4.conf.ib0.proxy_arp=0\nip neigh del proxy 10.9.0.1 dev ib0\n"
+	want := "sysctl -w net.ipv4.conf.all.proxy_arp=0\nsysctl -w net.ipv4.conf.ib0.proxy_arp=0\nip neigh del proxy 10.9.0.1 dev ib0\n" +
+		"sysctl -w net.ipv6.conf.all.proxy_ndp=0\nsysctl -w net.ipv6.conf.ib0.proxy_ndp=0\n"
 	if b.String() != want {
 		t.Errorf("%q, want %q", &b, want)
 	}

@@ -50,18 +50,19 @@ func dotted(at string) string {
 // set returns the command that changes a setting.
 func set(at string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", dotted(at), value) }
 
-// bridgesAnswer reports whether the bridges of a fleet answer ARP for RoCE hosts, and not the kernel.
+// bridgesAnswer reports whether the bridges of a fleet answer for RoCE hosts, and not the kernel.
 func (p *ipoibProbe) bridgesAnswer() bool { return p.cfg.Fleet.Name != "" }
 
 // families are those whose requests the kernel answers.
-func (p *ipoibProbe) families() (all []string) {
-	if !p.bridgesAnswer() {
-		all = append(all, "ipv4")
+func (p *ipoibProbe) families() []string {
+	switch {
+	case p.bridgesAnswer():
+		return nil
+	case p.hasNodes(true):
+		return []string{"ipv4", "ipv6"}
+	default:
+		return []string{"ipv4"}
 	}
-	if p.hasNodes(true) {
-		all = append(all, "ipv6")
-	}
-	return all
 }
 
 // checkForwarding requires forwarding on the interface: otherwise the kernel answers only for itself.
@@ -81,7 +82,8 @@ func (p *ipoibProbe) checkForwarding() []Finding {
 // checkProxyARP requires proxy_arp, or a proxy entry for each configured RoCE host; in a fleet neither.
 func (p *ipoibProbe) checkProxyARP() []Finding {
 	if p.bridgesAnswer() {
-		return p.checkNoProxyARP()
+		entries, _ := p.kernel.Proxied(p.netdev)
+		return p.checkNoProxy("ipv4", "proxy_arp", slices.DeleteFunc(slices.Clone(entries), netip.Addr.Is6))
 	}
 	at := conf("ipv4", p.netdev, "proxy_arp")
 	if sysctl(p.kernel, conf("ipv4", "all", "proxy_arp")) != 0 || sysctl(p.kernel, at) != 0 {
@@ -95,11 +97,10 @@ func (p *ipoibProbe) checkProxyARP() []Finding {
 	return []Finding{bad(Fail, fmt.Sprintf("%s is off: nodes that ask for RoCE hosts get no answer", dotted(at)), set(at, 1))}
 }
 
-// checkNoProxyARP requires that the kernel leaves the answers to the fleet's bridges, of which one has a host.
-func (p *ipoibProbe) checkNoProxyARP() []Finding {
-	all, own := conf("ipv4", "all", "proxy_arp"), conf("ipv4", p.netdev, "proxy_arp")
-	entries, _ := p.kernel.Proxied(p.netdev)
-	entries = slices.DeleteFunc(slices.Clone(entries), netip.Addr.Is6)
+// checkNoProxy requires that the kernel leaves the answers to the fleet's bridges, of which one has a host: a setting is off, and
+// there are no entries, which the kernel answers for in any case.
+func (p *ipoibProbe) checkNoProxy(family, setting string, entries []netip.Addr) []Finding {
+	all, own := conf(family, "all", setting), conf(family, p.netdev, setting)
 	if sysctl(p.kernel, all) == 0 && sysctl(p.kernel, own) == 0 && len(entries) == 0 {
 		return []Finding{ok("%s is off: the bridges of the fleet answer", dotted(own))}
 	}
@@ -194,7 +195,11 @@ func (p *ipoibProbe) twins() int {
 	return n
 }
 
+// checkProxyND requires proxy_ndp, and in a fleet that it is off: without it entries do nothing.
 func (p *ipoibProbe) checkProxyND() []Finding {
+	if p.bridgesAnswer() {
+		return p.checkNoProxy("ipv6", "proxy_ndp", nil)
+	}
 	if !p.hasNodes(true) {
 		return nil
 	}
@@ -212,7 +217,7 @@ func (p *ipoibProbe) checkProxyND() []Finding {
 // checkEntries requires a proxy entry for each RoCE host with an IPv6 address, as ND has no proxy_arp.
 func (p *ipoibProbe) checkEntries() []Finding {
 	hosts := hostsOn(p.cfg, roceHosts, true)
-	if !p.hasNodes(true) || len(hosts) == 0 {
+	if !p.hasNodes(true) || len(hosts) == 0 || p.bridgesAnswer() {
 		return nil
 	}
 	have, _ := p.kernel.Proxied(p.netdev)

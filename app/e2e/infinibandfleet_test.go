@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// fleetOfOne is a bridge as infinibandBridge, as the only member of a fleet. In a fleet the kernel answers no ARP on IPoIB, and
-// ports have no aliases.
+// fleetOfOne is a bridge as infinibandBridge, as the only member of a fleet. In a fleet the kernel answers neither ARP nor ND on
+// IPoIB, and ports have no aliases.
 var fleetOfOne = strings.Replace(strings.Replace(infinibandBridge, "\nalias_gids = true", "", 1), "[metrics]", `[fleet]
 name = "alone"
 etcd = ["http://127.0.0.1:2379"]
@@ -28,15 +28,15 @@ name = "a"
 peer = "http://127.0.0.1:2380"
 `
 
-// TestInfiniBandFleet has nodes find RoCE hosts by a bridge of a fleet, which answers ARP on the kernel's IPoIB itself.
+// TestInfiniBandFleet has nodes find RoCE hosts by a bridge of a fleet, which answers ARP and ND on the kernel's IPoIB itself.
 func TestInfiniBandFleet(t *testing.T) {
 	a, d, m := theThirdTopology(t)
-	proof := proves(t, "third topology: a fleet's bridge answers ARP on IPoIB; udaddy both ways")
+	proof := proves(t, "third topology: a fleet's bridge answers ARP and ND on IPoIB; udaddy both ways")
 	startSM(t, d.Guest, "", d.Guest, m)
 	startVoter(t, d)
 	mend(t, d, fleetOfOne)
 	ctx := within(t, stepTime)
-	if err := m.Must(ctx, "ip neigh flush dev ib0"); err != nil {
+	if err := m.Must(ctx, "ip neigh flush dev ib0; ip -6 neigh flush dev ib0"); err != nil {
 		t.Fatal(err)
 	}
 	bridge, stop := startVerbsBridge(t, d, fleetOfOne)
@@ -46,18 +46,24 @@ func TestInfiniBandFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	host, node := Peer{Guest: a, IP: "10.9.0.1"}, ipoibPeers(m, ibNode)[0]
-	for _, way := range [][2]Peer{{host, node}, {node, host}} {
-		if err := Udaddy(ctx, way[0], way[1], ""); err != nil {
-			t.Error(err)
-		}
-		proof.add(2 * udaddyCount)
-	}
-	answers := settled(t, bridge)["causeway_fleet_arp_answers_total"]
 	own, _, err := d.Run(ctx, "cat /sys/class/net/ib0/address")
-	knows, _, err2 := m.Run(ctx, "ip neigh show 10.9.0.1 dev ib0")
-	if err != nil || err2 != nil || answers == 0 || !strings.Contains(knows, "lladdr "+strings.TrimSpace(own)) {
-		t.Errorf("the bridge at %s has answered %v requests, and the node knows: %s", own, answers, knows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, node := range ipoibPeers(m, ibNode) {
+		host := Peer{Guest: a, IP: []string{"10.9.0.1", "fd09::1"}[i]}
+		before := settled(t, bridge)["causeway_fleet_ipoib_answers_total"]
+		for _, way := range [][2]Peer{{host, node}, {node, host}} {
+			if err := Udaddy(ctx, way[0], way[1], ""); err != nil {
+				t.Error(err)
+			}
+			proof.add(2 * udaddyCount)
+		}
+		answers := settled(t, bridge)["causeway_fleet_ipoib_answers_total"] - before
+		knows, _, err := m.Run(ctx, "ip neigh show "+host.IP+" dev ib0")
+		if err != nil || answers == 0 || !strings.Contains(knows, "lladdr "+strings.TrimSpace(own)) {
+			t.Errorf("the bridge at %s has answered %v requests for %s, and the node knows: %s", own, answers, host.IP, knows)
+		}
 	}
 	if strings.Contains(bridge.Log(), "ipoib_kernel_answers") {
 		t.Error("the kernel answers, too")

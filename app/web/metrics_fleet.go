@@ -24,8 +24,8 @@ var fleetMetrics = []Metric{
 	{"causeway_fleet_without_etcd", gauge, nil, "1 while the bridge forwards by the other members' promises, because etcd does not answer."},
 	{"causeway_fleet_peer_up", gauge, []string{"member", "fabric"}, "1 while the bridge and another member hear each other on a fabric."},
 	{"causeway_fleet_peer_drops_total", counter, []string{"reason"}, "Messages between members that were not taken, or could not be sent."},
-	{"causeway_fleet_arp_answers_total", counter, nil, "ARP requests of InfiniBand nodes on IPoIB that the bridge has answered for RoCE hosts."},
-	{"causeway_fleet_arp_announcements_total", counter, nil, "Announcements on IPoIB of RoCE hosts that have come to the bridge."},
+	{"causeway_fleet_ipoib_answers_total", counter, nil, "ARP requests and neighbour solicitations of InfiniBand nodes on IPoIB that the bridge has answered for RoCE hosts."},
+	{"causeway_fleet_ipoib_announcements_total", counter, nil, "Announcements on IPoIB of RoCE hosts that have come to the bridge."},
 	{"causeway_fleet_right_lapses_total", counter, nil, "Times that the bridge had no right to forward, because etcd did not answer in time."},
 }
 
@@ -49,7 +49,7 @@ func (s *scrape) fleet(src Source) {
 	for _, why := range slices.Sorted(maps.Keys(p.Unheard)) {
 		s.add("causeway_fleet_peer_drops_total", p.Unheard[why], "reason", why)
 	}
-	s.add("causeway_fleet_arp_answers_total", p.Answered)
-	s.add("causeway_fleet_arp_announcements_total", p.Announced)
+	s.add("causeway_fleet_ipoib_answers_total", p.Answered)
+	s.add("causeway_fleet_ipoib_announcements_total", p.Announced)
 	s.add("causeway_fleet_right_lapses_total", p.Lapses)
 }

@@ -23,7 +23,7 @@ func TestFleetMetrics(t *testing.T) {
 	for _, want := range []string{
 		"causeway_fleet_takes_part 1", `causeway_fleet_shares{fleet="east",kind="host"} 72`, `causeway_fleet_shares{fleet="east",kind="group"} 73`,
 		"causeway_fleet_right_seconds 0.740", "causeway_fleet_right_lapses_total 75",
-		"causeway_fleet_without_etcd 1", "causeway_fleet_arp_answers_total 77", "causeway_fleet_arp_announcements_total 78", `causeway_fleet_peer_drops_total{reason="unsigned"} 76`, `causeway_fleet_peer_up{member="m2",fabric="ethernet"} 1`, `causeway_fleet_peer_up{member="m2",fabric="infiniband"} 0`,
+		"causeway_fleet_without_etcd 1", "causeway_fleet_ipoib_answers_total 77", "causeway_fleet_ipoib_announcements_total 78", `causeway_fleet_peer_drops_total{reason="unsigned"} 76`, `causeway_fleet_peer_up{member="m2",fabric="ethernet"} 1`, `causeway_fleet_peer_up{member="m2",fabric="infiniband"} 0`,
 	} {
 		if !strings.Contains(b.String(), "\n"+want+"\n") {
 			t.Errorf("there is no %s", want)

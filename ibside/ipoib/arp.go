@@ -42,6 +42,12 @@ func parseARP(b []byte, hardware int) (a arp, ok bool) {
 	return a, true
 }
 
+// parseRequest reads a request as parseARP does.
+func parseRequest(b []byte, hardware int) (question, bool) {
+	a, ok := parseARP(b, hardware)
+	return question{a.tpa, a.spa, a.sha}, ok && a.op == arpRequest
+}
+
 // appendTo appends the packet. kind is the interface's (ARPHRD).
 func (a *arp) appendTo(b []byte, kind uint16) []byte {
 	b = binary.BigEndian.AppendUint16(b, kind)
@@ -56,10 +62,10 @@ func (a *arp) appendTo(b []byte, kind uint16) []byte {
 
 // appendLink appends the header that an interface's packet socket wants before a packet: on IPoIB the receiver's address, which
 // the kernel takes off again, and the encapsulation (RFC 4391 §6), otherwise Ethernet's.
-func appendLink(b []byte, kind uint16, to, from net.HardwareAddr) []byte {
+func appendLink(b []byte, kind, protocol uint16, to, from net.HardwareAddr) []byte {
 	b = append(b, to...)
 	if kind == unix.ARPHRD_INFINIBAND {
-		return append(binary.BigEndian.AppendUint16(b, unix.ETH_P_ARP), 0, 0)
+		return append(binary.BigEndian.AppendUint16(b, protocol), 0, 0)
 	}
-	return binary.BigEndian.AppendUint16(append(b, from...), unix.ETH_P_ARP)
+	return binary.BigEndian.AppendUint16(append(b, from...), protocol)
 }

@@ -4,6 +4,7 @@ package ipoib
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -23,20 +24,24 @@ type ResponderConfig struct {
 	// Here returns those addresses of RoCE hosts by which nodes of a partition reach these over this bridge now. It may take
 	// as long as its context allows.
 	Here func(ctx context.Context, pkey ib.PKey, ips []netip.Addr) []netip.Addr
+	// Searched returns the IPv6 addresses of all RoCE hosts that nodes of a partition may look for, whichever bridge has them.
+	// It may take as long as its context allows.
+	Searched func(ctx context.Context, pkey ib.PKey) ([]netip.Addr, error)
 	// Ask finds out where a host is that may not be known. It does not wait.
 	Ask func(pkey ib.PKey, ip netip.Addr)
 	Log *slog.Logger
 }
 
-// A Responder answers ARP on all IPoIB interfaces of a port, for the RoCE hosts that nodes reach by this bridge. It takes
-// the place of the kernel's proxy ARP, which does not know which of several bridges a host belongs to, and goes on when
-// a bridge is stopped or has died.
+// A Responder answers ARP and neighbour solicitations on all IPoIB interfaces of a port, for the RoCE hosts that nodes reach
+// by this bridge. It takes the place of the kernel's proxy ARP and ND, which do not know which of several bridges a host
+// belongs to, and go on when a bridge is stopped or has died.
 //
-//	a node's request ─▶ Here ─▶ answer, or Ask
+//	a node's question ─▶ Here ─▶ answer, or Ask
 //	Moved, each second ─▶ Here, of all that nodes have asked for ─▶ announcements of what has come
 //
-// Nodes take an announcement (RFC 5227 §3) for what they know already, so one of an address that nobody asked for would
-// be in vain.
+// Nodes take an announcement (RFC 5227 §3, RFC 4861 §7.2.5) for what they know already, so one of an address that nobody
+// asked for would be in vain. Solicitations go to groups, of which a Responder is in those of Searched: nodes find a host by
+// IPv6 when the bridges know it.
 type Responder struct {
 	cfg      ResponderConfig
 	gidOf    func(net.HardwareAddr) (ib.GID, bool)
@@ -143,9 +148,9 @@ func (r *Responder) begin(ctx context.Context, i net.Interface) {
 	}
 	delete(r.said, i.Index)
 	r.cfg.Log.Info("ipoib_answers", "interface", i.Name, "pkey", s.pkey)
-	if kernelAnswers(i.Name) {
-		r.cfg.Log.Warn("ipoib_kernel_answers", "interface", i.Name, "note", "the kernel answers for all RoCE hosts, whichever bridge has them: "+
-			"sysctl -w net.ipv4.conf.all.proxy_arp=0 net.ipv4.conf."+i.Name+".proxy_arp=0")
+	if settings := kernelAnswers(i.Name); len(settings) > 0 {
+		r.cfg.Log.Warn("ipoib_kernel_answers", "interface", i.Name, "note", "the kernel answers for RoCE hosts, whichever bridge has them: "+
+			"sysctl -w "+strings.Join(settings, " "))
 	}
 	r.stations[i.Index] = s
 	s.begin(r.asked[i.Index])
@@ -153,10 +158,15 @@ func (r *Responder) begin(ctx context.Context, i net.Interface) {
 	s.ended.Go(func() { s.run(ctx) })
 }
 
-// kernelAnswers reports whether the kernel does proxy ARP on an interface.
-func kernelAnswers(name string) bool {
-	return slices.ContainsFunc([]string{"all", name}, func(at string) bool {
-		b, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + at + "/proxy_arp")
-		return err == nil && strings.TrimSpace(string(b)) != "0"
-	})
+// kernelAnswers returns the settings by which the kernel does proxy ARP or ND on an interface, as they should be.
+func kernelAnswers(name string) (settings []string) {
+	for _, by := range []string{"net/ipv4/conf/%s/proxy_arp", "net/ipv6/conf/%s/proxy_ndp"} {
+		for _, at := range []string{"all", name} {
+			at = fmt.Sprintf(by, at)
+			if b, err := os.ReadFile("/proc/sys/" + at); err == nil && strings.TrimSpace(string(b)) != "0" {
+				settings = append(settings, at+"=0")
+			}
+		}
+	}
+	return settings
 }

@@ -5,6 +5,7 @@ package ipoib
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -28,6 +29,12 @@ func (h *hosts) put(ip, bridge string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.at[netip.MustParseAddr(ip)] = bridge
+}
+
+func (h *hosts) remove(ip string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.at, netip.MustParseAddr(ip))
 }
 
 // wanted returns what was asked for since the last call.
@@ -59,6 +66,11 @@ func (h *hosts) respond(t *testing.T, name string, said *strings.Builder) *Respo
 			}
 			return here
 		},
+		Searched: func(context.Context, ib.PKey) ([]netip.Addr, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return slices.Collect(maps.Keys(h.at)), nil
+		},
 		Ask: func(_ ib.PKey, ip netip.Addr) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -83,17 +95,46 @@ func soon(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// A node is a kernel beside two bridges, with interfaces ib1 and ib2, at the same cable.
+type node struct{ t *testing.T }
+
+func newNode(t *testing.T, address string) node {
+	t.Helper()
+	sh(t, `ip link set lo up; ip link add br0 type bridge mcast_snooping 0; ip link set br0 up
+for n in 1 2; do ip link add ib$n address 02:00:00:00:00:0$n type veth peer name x$n; ip link set x$n master br0 up; ip link set ib$n up; done
+ip netns add node; ip link add ib9 address 02:00:00:00:00:09 netns node type veth peer name x9; ip link set x9 master br0 up
+ip -n node address add `+address+` dev ib9; ip -n node link set ib9 up`)
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", "node").Run() })
+	return node{t}
+}
+
+// knows reports whether it has a host's link-layer address.
+func (n node) knows(ip, hardware string) bool {
+	return strings.Contains(output(n.t, "ip -n node neigh show "+ip+" dev ib9"), "lladdr "+hardware)
+}
+
+// ask sends a host something; whether that succeeds does not matter.
+func (node) ask(ip string) {
+	_ = exec.Command("ip", "netns", "exec", "node", "bash", "-c", "echo > /dev/udp/"+ip+"/9").Run()
+}
+
+// output runs commands and returns what they write.
+func output(t *testing.T, script string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return string(out)
+}
+
 // TestResponder has two bridges answer for hosts, and a node's kernel ask. A host that goes from one to the other is
 // announced, and the node knows it there without asking again.
 func TestResponder(t *testing.T) {
 	if !ownNamespace(t) {
 		return
 	}
-	sh(t, `ip link set lo up; ip link add br0 type bridge mcast_snooping 0; ip link set br0 up
-for n in 1 2; do ip link add ib$n address 02:00:00:00:00:0$n type veth peer name x$n; ip link set x$n master br0 up; ip link set ib$n up; done
-ip netns add node; ip link add ib9 address 02:00:00:00:00:09 netns node type veth peer name x9; ip link set x9 master br0 up
-ip -n node address add 10.9.0.9/24 dev ib9; ip -n node link set ib9 up`)
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", "node").Run() })
+	n := newNode(t, "10.9.0.9/24")
 	h := &hosts{at: map[netip.Addr]string{}}
 	h.put("10.9.0.1", "ib1")
 	var said [2]strings.Builder
@@ -106,17 +147,7 @@ ip -n node address add 10.9.0.9/24 dev ib9; ip -n node link set ib9 up`)
 			t.Errorf("of the kernel, which answers on ib2 at the end, they said\n%s\n%s", &said[0], &said[1])
 		}
 	})
-	knows := func(ip, hardware string) bool {
-		out, err := exec.Command("ip", "-n", "node", "neigh", "show", ip, "dev", "ib9").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return strings.Contains(string(out), "lladdr "+hardware)
-	}
-	ask := func(ip string) {
-		_ = exec.Command("ip", "netns", "exec", "node", "bash", "-c", "echo > /dev/udp/"+ip+"/9").Run()
-	} // what it says does not matter
-	soon(t, "the bridge that has the host answers", func() bool { ask("10.9.0.1"); return knows("10.9.0.1", "02:00:00:00:00:01") })
+	soon(t, "the bridge that has the host answers", func() bool { n.ask("10.9.0.1"); return n.knows("10.9.0.1", "02:00:00:00:00:01") })
 	if wanted := h.wanted(); one.Answered() == 0 || two.Answered() != 0 || !slices.Contains(wanted, netip.MustParseAddr("10.9.0.1")) {
 		t.Errorf("answered %d and %d, and the second one asked for %v", one.Answered(), two.Answered(), wanted)
 	}
@@ -124,20 +155,20 @@ ip -n node address add 10.9.0.9/24 dev ib9; ip -n node link set ib9 up`)
 	h.put("10.9.0.1", "ib2")
 	one.Moved()
 	two.Moved()
-	soon(t, "the node knows where the host has gone", func() bool { return knows("10.9.0.1", "02:00:00:00:00:02") })
+	soon(t, "the node knows where the host has gone", func() bool { return n.knows("10.9.0.1", "02:00:00:00:00:02") })
 	soon(t, "it is announced twice", func() bool { return two.Announced() == 2 })
 	if one.Announced() != 0 || one.Answered() != answered {
 		t.Errorf("the first one has announced %d times", one.Announced())
 	}
-	ask("10.9.0.8")
+	n.ask("10.9.0.8")
 	h.put("10.9.0.8", "ib1") // it has answered the bridge
-	soon(t, "a host that was not known is announced", func() bool { return knows("10.9.0.8", "02:00:00:00:00:01") })
+	soon(t, "a host that was not known is announced", func() bool { return n.knows("10.9.0.8", "02:00:00:00:00:01") })
 	sh(t, "sysctl -qw net.ipv4.conf.ib2.proxy_arp=1; ip link set ib2 down; ip link set ib2 up; ip link del ib1")
 	h.put("10.9.0.7", "ib2")
-	soon(t, "it answers again by an interface that was down", func() bool { ask("10.9.0.7"); return knows("10.9.0.7", "02:00:00:00:00:02") })
+	soon(t, "it answers again by an interface that was down", func() bool { n.ask("10.9.0.7"); return n.knows("10.9.0.7", "02:00:00:00:00:02") })
 	sh(t, "sysctl -qw net.ipv4.conf.ib2.proxy_arp=0; ip link set ib2 address 02:00:01:00:00:02") // of the same port
 	h.put("10.9.0.6", "ib2")
-	soon(t, "it answers with another address", func() bool { ask("10.9.0.6"); return knows("10.9.0.6", "02:00:01:00:00:02") })
+	soon(t, "it answers with another address", func() bool { n.ask("10.9.0.6"); return n.knows("10.9.0.6", "02:00:01:00:00:02") })
 	if err := two.Close(); err != nil || len(two.stations) != 1 {
 		t.Errorf("%d stations are left, %v", len(two.stations), err)
 	}
@@ -173,10 +204,10 @@ func TestARP(t *testing.T) {
 func TestLink(t *testing.T) {
 	to, from := make(net.HardwareAddr, addressLen), make(net.HardwareAddr, addressLen)
 	to[addressLen-1], from[0] = 9, 8
-	if b := appendLink(nil, 32, to, from); !slices.Equal(b, append(slices.Clone([]byte(to)), 8, 6, 0, 0)) {
+	if b := appendLink(nil, 32, 0x806, to, from); !slices.Equal(b, append(slices.Clone([]byte(to)), 8, 6, 0, 0)) {
 		t.Errorf("IPoIB: %x", b)
 	}
-	if b := appendLink(nil, 1, to[14:], from[:macLen]); !slices.Equal(b, []byte{0, 0, 0, 0, 0, 9, 8, 0, 0, 0, 0, 0, 8, 6}) {
+	if b := appendLink(nil, 1, 0x86dd, to[14:], from[:macLen]); !slices.Equal(b, []byte{0, 0, 0, 0, 0, 9, 8, 0, 0, 0, 0, 0, 0x86, 0xdd}) {
 		t.Errorf("Ethernet: %x", b)
 	}
 }

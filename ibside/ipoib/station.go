@@ -4,15 +4,11 @@ package ipoib
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,15 +23,20 @@ import (
 type station struct {
 	responder *Responder
 	link      net.Interface
-	kind      uint16 // of the interface: ARPHRD
-	broadcast net.HardwareAddr
 	pkey      ib.PKey
-	in, out   *os.File // packet sockets: ARP packets; and frames to be sent
+	*sockets
 	ended     sync.WaitGroup
 	failed    atomic.Bool
 	moved     chan struct{}
-	requests  chan arp
+	questions chan question
 	asked     addresses
+	unheard   string // why not all solicitations are heard
+}
+
+// A question is a node's, where a host is.
+type question struct {
+	of, by netip.Addr
+	from   net.HardwareAddr // the node's
 }
 
 // addresses are what nodes have asked for.
@@ -51,54 +52,18 @@ type asked struct {
 const (
 	askedMost   = 4096             // addresses that are remembered
 	askedFor    = 20 * time.Minute // so long
-	requestMost = 1024             // requests a second
-	hereTime    = time.Second      // for Here
+	requestMost = 1024             // requests a second, of ARP and of ND
+	hereTime    = time.Second      // for Here and Searched
 )
 
-// newStation opens the sockets.
-func newStation(r *Responder, i net.Interface) (s *station, err error) {
-	s = &station{responder: r, link: i, pkey: pkeyOf(i.Name), moved: make(chan struct{}, 1), requests: make(chan arp, 64), asked: addresses{}}
-	if s.kind, s.broadcast, err = linkOf(&i); err != nil {
-		return nil, err
-	}
-	s.in, err = packetSocket(unix.SOCK_DGRAM, unix.ETH_P_ARP, i.Index)
-	if err == nil {
-		s.out, err = packetSocket(unix.SOCK_RAW, 0, i.Index)
-	}
-	if err != nil {
-		if s.in != nil {
-			err = errors.Join(err, s.in.Close())
-		}
-		return nil, fmt.Errorf("ipoib: packet socket on %s: %w; the bridge needs CAP_NET_RAW", i.Name, err)
-	}
-	return s, nil
-}
-
-// linkOf returns what kind of interface one is (ARPHRD), and its broadcast address, which on IPoIB has the partition and the
-// scope.
-func linkOf(i *net.Interface) (kind uint16, broadcast net.HardwareAddr, err error) {
-	if len(i.HardwareAddr) != addressLen {
-		return unix.ARPHRD_ETHER, slices.Repeat(net.HardwareAddr{0xff}, len(i.HardwareAddr)), nil
-	}
-	text, err := os.ReadFile(filepath.Join("/sys/class/net", i.Name, "broadcast"))
-	if err == nil {
-		broadcast, err = net.ParseMAC(strings.TrimSpace(string(text)))
-	}
-	if err != nil {
-		return 0, nil, fmt.Errorf("ipoib: the broadcast address of %s: %w", i.Name, err)
-	}
-	return unix.ARPHRD_INFINIBAND, broadcast, nil
-}
-
-func packetSocket(kind int, protocol uint16, index int) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_PACKET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+func newStation(r *Responder, i net.Interface) (*station, error) {
+	sockets, err := openSockets(&i)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: index}); err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
-	}
-	return os.NewFile(uintptr(fd), "ARP"), nil
+	return &station{
+		responder: r, link: i, pkey: pkeyOf(i.Name), sockets: sockets, moved: make(chan struct{}, 1), questions: make(chan question, 64), asked: addresses{},
+	}, nil
 }
 
 // serves reports whether the station is that of an interface, as it is now: IPoIB's address has a queue pair's number, which is
@@ -109,7 +74,7 @@ func (s *station) serves(i net.Interface) bool {
 
 // close ends the station.
 func (s *station) close() {
-	_ = s.in.Close() // and with it read
+	s.closeInputs() // and with them read
 	s.ended.Wait()
 	_ = s.out.Close()
 }
@@ -126,58 +91,99 @@ func (s *station) begin(before addresses) {
 
 // run answers and announces until the station is closed.
 func (s *station) run(ctx context.Context) {
-	s.ended.Go(s.read)
+	s.ended.Go(s.readAll)
+	s.hear(ctx)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case a, open := <-s.requests:
+		case q, open := <-s.questions:
 			if !open {
 				return
 			}
-			s.request(ctx, &a)
+			s.answer(ctx, &q)
 		case <-s.moved:
 			s.announce(ctx)
 		case <-tick.C:
+			s.hear(ctx)
 			s.announce(ctx)
 		}
 	}
 }
 
-// read passes requests on, until the socket is closed or fails. Of a flood the rest is dropped: nodes ask again.
-func (s *station) read() {
-	defer close(s.requests)
+// readAll passes questions on, until the sockets are closed or fail.
+func (s *station) readAll() {
+	defer close(s.questions)
+	var all sync.WaitGroup
+	all.Go(func() { s.read(s.arp, parseRequest) })
+	all.Go(func() { s.read(s.nd, parseSolicitation) })
+	all.Wait()
+}
+
+// read passes on those of one socket. Of a flood the rest is dropped: nodes ask again.
+func (s *station) read(from *os.File, parse func([]byte, int) (question, bool)) {
 	allowed := rate.NewLimiter(requestMost, requestMost)
-	b := make([]byte, 256)
+	b := make([]byte, 2048)
 	for {
-		n, err := s.in.Read(b)
+		n, err := from.Read(b)
 		if err != nil {
 			s.failed.Store(true)
 			return
 		}
-		a, ok := parseARP(append([]byte(nil), b[:n]...), len(s.link.HardwareAddr))
-		if !ok || a.op != arpRequest || a.spa == a.tpa || a.spa.IsUnspecified() || !allowed.Allow() {
+		q, ok := parse(append([]byte(nil), b[:n]...), len(s.link.HardwareAddr))
+		if !ok || q.of == q.by || q.by.IsUnspecified() || !allowed.Allow() {
 			continue
 		}
 		select {
-		case s.requests <- a:
+		case s.questions <- q:
 		default:
 		}
 	}
 }
 
-// request answers one, if the host is here, and remembers it.
-func (s *station) request(ctx context.Context, a *arp) {
-	here := len(s.here(ctx, []netip.Addr{a.tpa})) > 0
-	if x := s.asked[a.tpa]; x != nil || len(s.asked) < askedMost {
-		s.asked[a.tpa] = &asked{last: time.Now(), here: here}
+// answer answers a question, if the host is here, and remembers it.
+func (s *station) answer(ctx context.Context, q *question) {
+	here := len(s.here(ctx, []netip.Addr{q.of})) > 0
+	if x := s.asked[q.of]; x != nil || len(s.asked) < askedMost {
+		s.asked[q.of] = &asked{last: time.Now(), here: here}
 	}
 	switch {
 	case !here:
-		s.responder.cfg.Ask(s.pkey, a.tpa)
-	case s.send(a.sha, &arp{op: arpReply, sha: s.link.HardwareAddr, spa: a.tpa, tha: a.sha, tpa: a.spa}):
+		s.responder.cfg.Ask(s.pkey, q.of)
+	case s.reply(q):
 		s.responder.answered.Add(1)
 	}
+}
+
+func (s *station) reply(q *question) bool {
+	own := s.link.HardwareAddr
+	if q.of.Is4() {
+		return s.sendARP(q.from, &arp{op: arpReply, sha: own, spa: q.of, tha: q.from, tpa: q.by})
+	}
+	return s.send(unix.ETH_P_IPV6, q.from, appendAdvertisement(nil, q.of, q.by, own))
+}
+
+// hear has the interface be in the groups to which nodes send solicitations for RoCE hosts: of all hosts, because who gets
+// one's share answers at once, and announces what nodes have asked others for.
+func (s *station) hear(ctx context.Context) {
+	ctx, end := context.WithTimeout(ctx, hereTime)
+	defer end()
+	hosts, err := s.responder.cfg.Searched(ctx, s.pkey)
+	if err != nil {
+		return // and stays in those that it is in
+	}
+	groups := map[netip.Addr]bool{}
+	for _, ip := range hosts {
+		groups[solicitedNode(ip)] = true
+	}
+	why := ""
+	if err := s.join(groups); err != nil {
+		why = err.Error()
+	}
+	if why != "" && s.unheard != why {
+		s.responder.cfg.Log.Warn("ipoib_unanswered", "interface", s.link.Name, "error", why, "note", "nodes do not find all RoCE hosts by IPv6 there")
+	}
+	s.unheard = why
 }
 
 func (s *station) here(ctx context.Context, ips []netip.Addr) []netip.Addr {
@@ -205,15 +211,25 @@ func (s *station) announce(ctx context.Context) {
 	}
 }
 
-// tell announces a host (RFC 5227 §2.3).
+// tell announces a host (RFC 5227 §2.3, RFC 4861 §7.2.6).
 func (s *station) tell(ip netip.Addr) {
-	none := make(net.HardwareAddr, len(s.link.HardwareAddr))
-	if s.send(s.broadcast, &arp{op: arpRequest, sha: s.link.HardwareAddr, spa: ip, tha: none, tpa: ip}) {
+	own := s.link.HardwareAddr
+	sent := false
+	if ip.Is4() {
+		sent = s.sendARP(s.broadcast, &arp{op: arpRequest, sha: own, spa: ip, tha: make(net.HardwareAddr, len(own)), tpa: ip})
+	} else {
+		sent = s.send(unix.ETH_P_IPV6, groupLink(allNodes, s.broadcast), appendAdvertisement(nil, ip, allNodes, own))
+	}
+	if sent {
 		s.responder.announced.Add(1)
 	}
 }
 
-func (s *station) send(to net.HardwareAddr, a *arp) bool {
-	_, err := s.out.Write(a.appendTo(appendLink(nil, s.kind, to, s.link.HardwareAddr), s.kind))
+func (s *station) sendARP(to net.HardwareAddr, a *arp) bool {
+	return s.send(unix.ETH_P_ARP, to, a.appendTo(nil, s.kind))
+}
+
+func (s *station) send(protocol uint16, to net.HardwareAddr, packet []byte) bool {
+	_, err := s.out.Write(append(appendLink(nil, s.kind, protocol, to, s.link.HardwareAddr), packet...))
 	return err == nil
 }

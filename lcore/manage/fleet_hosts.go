@@ -5,18 +5,20 @@ package manage
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"causeway/ibside/ib"
 )
 
 // HostsHere returns those addresses of RoCE hosts by which nodes of a partition reach these over this bridge: of a fleet, it is
-// the one that has the host's share. It takes as long as ctx allows, and then returns nothing.
+// the one that has the host's share. They are addresses on InfiniBand, as all here. It takes as long as ctx allows, and then
+// returns nothing.
 func HostsHere(ctx context.Context, l *Loop, pkey ib.PKey, ips []netip.Addr) (here []netip.Addr) {
 	err := l.inbox.Do(ctx, func() error {
 		for _, s := range l.segmentsOf(pkey) {
 			for _, ip := range ips {
-				if s.hasHere(ip) {
+				if at, ok := s.sidr.Translations().ToRoCE(ip); ok && s.hasHere(at) {
 					here = append(here, ip)
 				}
 			}
@@ -29,11 +31,56 @@ func HostsHere(ctx context.Context, l *Loop, pkey ib.PKey, ips []netip.Addr) (he
 	return here
 }
 
+// SearchedMost bounds the addresses of HostsSearched: for each of them the ports of all bridges join a group.
+const SearchedMost = 4096
+
+// HostsSearched returns the IPv6 addresses of RoCE hosts that are known, whichever bridge has them, and that nodes of a
+// partition may look for. Of more than SearchedMost they are the lowest ones.
+func HostsSearched(ctx context.Context, l *Loop, pkey ib.PKey) (all []netip.Addr, err error) {
+	err = l.inbox.Do(ctx, func() error {
+		for _, s := range l.segmentsOf(pkey) {
+			all = append(all, s.searched.list(s, time.Now())...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return all[:min(len(all), SearchedMost)], nil
+}
+
+// A searched list is made anew after a while: so long that a table of a million hosts costs little.
+type searched struct {
+	until time.Time
+	hosts []netip.Addr
+}
+
+func (x *searched) list(s *segment, now time.Time) []netip.Addr {
+	const least, most, perHost = time.Second, 30 * time.Second, 10 * time.Microsecond
+	if now.Before(x.until) {
+		return x.hosts
+	}
+	x.until = now.Add(min(max(time.Duration(s.tables.Hosts.Len())*perHost, least), most))
+	x.hosts = nil
+	for h := range s.tables.Hosts.All() {
+		if !h.IP.Is6() || h.IP.IsLinkLocalUnicast() {
+			continue
+		}
+		if there, ok := s.sidr.Translations().ToIB(h.IP); ok {
+			x.hosts = append(x.hosts, there)
+		}
+	}
+	return x.hosts
+}
+
 // AskForHost asks for a RoCE host that nodes of a partition want and that is not known, if it may be on RoCE. It does not wait.
 func AskForHost(l *Loop, pkey ib.PKey, ip netip.Addr) {
 	l.inbox.Try(func() {
 		for _, s := range l.segmentsOf(pkey) {
-			s.askFor(ip, time.Now())
+			if at, ok := s.sidr.Translations().ToRoCE(ip); ok {
+				s.askFor(at, time.Now())
+			}
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
@@ -62,6 +63,40 @@ func TestHostsHere(t *testing.T) {
 			if got := manage.HostsHere(t.Context(), s.loop, pkey, []netip.Addr{host4}); len(got) != want {
 				t.Errorf("nodes with %v reach %v here, want %d", pkey, got, want)
 			}
+		}
+	})
+}
+
+// TestHostsOnInfiniBand: nodes ask for addresses of InfiniBand, where these are others than on RoCE; by IPv6, of all hosts
+// that are known.
+func TestHostsOnInfiniBand(t *testing.T) {
+	there4, there6 := netip.MustParseAddr("10.10.9.1"), netip.MustParseAddr("fd10:1::1")
+	bubble(t, "translated", func(t *testing.T) {
+		p := part{}
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.Fleet, c.Translate = p, onIB })
+		wantSearched := func(want ...netip.Addr) {
+			t.Helper()
+			time.Sleep(2 * time.Second)
+			got, err := manage.HostsSearched(t.Context(), s.loop, ib.PKeyDefault)
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("nodes look for %v, %v, want %v", got, err, want)
+			}
+		}
+		wantSearched()
+		manage.AskForHost(s.loop, ib.PKeyDefault, there4)
+		s.settle()
+		asked := s.asked()
+		if _, is := asked[host4]; !is || len(asked) != 1 {
+			t.Errorf("for %v it asks for %v", there4, asked)
+		}
+		s.give(arp(hostLink, 2, host4, bridge4))
+		s.give(frame.AppendND(nil, hostLink, bridgeMAC, host6, bridge6, frame.NDFields{Type: frame.NDSolicitation, Target: bridge6, LinkLayer: hostMAC}))
+		wantSearched(there6)
+		s.look(func() { p[hostMAC] = true })
+		wantSearched(there6)
+		here := manage.HostsHere(t.Context(), s.loop, ib.PKeyDefault, []netip.Addr{there4, host4, there6, host6})
+		if !slices.Equal(here, []netip.Addr{there4, there6}) {
+			t.Errorf("%v are here", here)
 		}
 	})
 }

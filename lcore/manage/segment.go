@@ -40,6 +40,7 @@ type segment struct {
 
 	hostsMax   int
 	wanted     limit.Rate // of requests for hosts that nodes want
+	searched   searched
 	proxyQPs   *proxyqps.ProxyQPs
 	neighbours *neighbours.Neighbours
 	gids       *gids.GIDs

@@ -44,6 +44,9 @@ func (s *SIDR) OwnGID(host netip.Addr) ib.GID {
 	return ib.GID{}
 }
 
+// Translations returns the translations.
+func (s *SIDR) Translations() ib.Translations { return s.cfg.Translate }
+
 // Translates reports whether these are the translations.
 func (s *SIDR) Translates(ts ib.Translations) bool { return slices.Equal(ts, s.cfg.Translate) }
 

@@ -31,9 +31,6 @@ func (p *checks) all(ibSection, workers, policy *table) {
 	p.checkPolicy(policy)
 	p.checkMemory(workers)
 	p.checkLearn(policy)
-	if p.cfg.Fleet.Name != "" && p.cfg.IB.AliasGIDs {
-		ibSection.fail("alias_gids", "alias_gids is not for a bridge of a fleet: several would register one host's GUID; remove it, or [fleet]")
-	}
 	w := p.cfg.Workers
 	if w.ProxyQPsPerHost > w.ProxyQPs {
 		workers.fail("proxy_qps_per_host", "proxy_qps_per_host %d is more than proxy_qps %d; lower it, or raise proxy_qps",

@@ -11,8 +11,8 @@ import (
 )
 
 // fleetOfOne is a bridge as infinibandBridge, as the only member of a fleet. In a fleet the kernel answers neither ARP nor ND on
-// IPoIB, and ports have no aliases.
-var fleetOfOne = strings.Replace(strings.Replace(infinibandBridge, "\nalias_gids = true", "", 1), "[metrics]", `[fleet]
+// IPoIB.
+var fleetOfOne = strings.Replace(infinibandBridge, "[metrics]", `[fleet]
 name = "alone"
 etcd = ["http://127.0.0.1:2379"]
 [metrics]`, 1)
@@ -64,6 +64,9 @@ func TestInfiniBandFleet(t *testing.T) {
 		if err != nil || answers == 0 || !strings.Contains(knows, "lladdr "+strings.TrimSpace(own)) {
 			t.Errorf("the bridge at %s has answered %v requests for %s, and the node knows: %s", own, answers, host.IP, knows)
 		}
+	}
+	if !strings.Contains(bridge.Log(), "host_alias ") {
+		t.Error("no host has an alias")
 	}
 	if strings.Contains(bridge.Log(), "ipoib_kernel_answers") {
 		t.Error("the kernel answers, too")

@@ -51,8 +51,8 @@ func NewAdministration(c *Client, renew RenewFunc, r RegistrarConfig, log *slog.
 	r.Events, r.OnChange, r.OnEvent = a.events, a.changed, a.lidsChanged
 	a.registrar = NewRegistrar(c, r)
 	a.groupNotices = newGroupNotices(c, a.registrar, a.portChanged, log)
-	a.aliasTable = &aliasTable{client: c, registrar: a.registrar, ours: map[ib.GUID]int{}}
 	a.bridgeList = &bridgeList{client: c, registrar: a.registrar}
+	a.aliasTable = newAliasTable(c, a.registrar, a.bridgeList)
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
 	a.ended.Go(func() { a.follow(ctx, a.registrar, a.relistSoon) })

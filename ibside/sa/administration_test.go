@@ -21,13 +21,13 @@ type administration struct {
 	client *sa.Client
 }
 
-func newAdministration(t *testing.T, s *opensmtest.Subnet) administration {
+func newAdministration(t *testing.T, s *opensmtest.Subnet, host string) administration {
 	t.Helper()
-	port, err := opensmtest.DialIbsim(s.Name, "bridge")
+	port, err := opensmtest.DialIbsim(s.Name, host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := sa.NewClient(port, sa.Config{SMKey: 1, FirstWait: 50 * time.Millisecond, Tries: 2})
+	c := sa.NewClient(port, sa.Config{SMKey: 0, FirstWait: 50 * time.Millisecond, Tries: 2})
 	follows := func(ib.MCMemberFields, func(ibside.Membership)) error { return nil }
 	cfg := sa.RegistrarConfig{Refresh: time.Hour, Watch: time.Hour}
 	return administration{sa.NewAdministration(c, follows, cfg, slog.New(slog.DiscardHandler)), c}
@@ -44,7 +44,7 @@ func (a administration) crash() {
 func TestAdministrationAliases(t *testing.T) {
 	s := opensmtest.Start(t)
 	s.Manage("smhost")
-	d := newAdministration(t, s)
+	d := newAdministration(t, s, "bridge")
 	const foreign, room = ib.GUID(0xf0), 30 // of 32 entries, one is the port's own, and one another's
 	if _, err := d.client.SetAlias(t.Context(), 2, foreign); err != nil {
 		t.Fatal(err)
@@ -67,13 +67,72 @@ func TestAdministrationAliases(t *testing.T) {
 		t.Errorf("the table begins with %v, %v", guids, err)
 	}
 	d.crash()
-	again := newAdministration(t, s)
+	again := newAdministration(t, s, "bridge")
 	defer again.crash()
 	if err := again.SetAlias(t.Context(), 0x110); err != nil {
 		t.Errorf("what was left over: %v", err)
 	}
 	if err := again.SetAlias(t.Context(), 0x201); !errors.Is(err, ibside.ErrNoAlias) {
 		t.Errorf("one more, after what was left over: %v", err)
+	}
+}
+
+// announce has a port be a bridge's alone: the simulator carries no longer list of them.
+func (a administration) announce(t *testing.T, own ibside.Bridge) {
+	t.Helper()
+	others, err := a.client.Services(t.Context(), "Causeway bridge")
+	for i := range others {
+		err = errors.Join(err, a.client.Withdraw(t.Context(), others[i]))
+	}
+	if err := errors.Join(err, a.Announce(t.Context(), own)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAliasesOfFellows has a bridge set an alias that another one of its fleet has, and that has died with it: it gets that after
+// a while. It gets none of a port that is no bridge, or one of another fleet.
+func TestAliasesOfFellows(t *testing.T) {
+	s := opensmtest.Start(t)
+	s.Manage("smhost")
+	one, two, node := newAdministration(t, s, "hosta"), newAdministration(t, s, "hostb"), newAdministration(t, s, "bridge")
+	defer two.crash()
+	defer node.crash()
+	fleet := ibside.Fleet{Name: 1, Founded: 2}
+	two.announce(t, ibside.Bridge{Instance: 2, Fleet: fleet})
+	one.announce(t, ibside.Bridge{Instance: 1, Fleet: fleet})
+	const before, alias, nodes = ib.GUID(0x100), ib.GUID(0x101), ib.GUID(0x102)
+	for _, err := range []error{one.SetAlias(t.Context(), before), one.SetAlias(t.Context(), alias), node.SetAlias(t.Context(), nodes)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	one.crash()
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		nodes, err := two.SetAlias(t.Context(), nodes), two.SetAlias(t.Context(), alias)
+		passed := time.Since(begun)
+		if !errors.Is(nodes, sa.ErrAliasTaken) {
+			t.Fatalf("the alias of a node, after %v: %v", passed, nodes)
+		}
+		if err == nil && passed >= 2*time.Second {
+			break
+		}
+		if !errors.Is(err, sa.ErrAliasTaken) || passed > 10*time.Second {
+			t.Fatalf("the alias of one that has died, after %v: %v", passed, err)
+		}
+	}
+	node.announce(t, ibside.Bridge{Instance: 3, Fleet: ibside.Fleet{Name: fleet.Name, Founded: 3}})
+	if err := two.SetAlias(t.Context(), nodes); !errors.Is(err, sa.ErrAliasTaken) {
+		t.Errorf("the alias of a bridge of another fleet: %v", err)
+	}
+	here, err := two.client.PortState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for guid, own := range map[ib.GUID]bool{before: false, alias: true, nodes: false} {
+		path, err := node.client.Path(t.Context(), ib.GIDFromGUID(here.GID.Prefix(), guid))
+		if err != nil || (path.DLID == here.LID) != own {
+			t.Errorf("the path to %v leads to LID %v, %v", guid, path.DLID, err)
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
+	"sync/atomic"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
@@ -44,10 +46,12 @@ var errManyMACs = errors.New("sa: a bridge has more MAC addresses than it can an
 type bridgeList struct {
 	client    *Client
 	registrar *Registrar
+	fleet     atomic.Pointer[ibside.Fleet] // that of the bridge, as it was announced last
 }
 
 // Announce implements ibside.Announcer.
 func (b *bridgeList) Announce(ctx context.Context, own ibside.Bridge) error {
+	b.fleet.Store(&own.Fleet)
 	most := bridgeMACs
 	if own.Fleet.Founded != 0 {
 		most = fleetMACs
@@ -113,4 +117,23 @@ func (b *bridgeList) Bridges(ctx context.Context) (all []ibside.Bridge, err erro
 		}
 	}
 	return all, err
+}
+
+// fellows returns the LIDs of the other bridges of the fleet.
+func (b *bridgeList) fellows(ctx context.Context) (lids []ib.LID, err error) {
+	fleet := b.fleet.Load()
+	if fleet == nil || fleet.Founded == 0 {
+		return nil, nil
+	}
+	p, err := b.client.PortState()
+	if err != nil {
+		return nil, err
+	}
+	all, err := b.Bridges(ctx)
+	for _, x := range all {
+		if x.Fleet == *fleet && x.LID != 0 && x.LID != p.LID && !slices.Contains(lids, x.LID) {
+			lids = append(lids, x.LID)
+		}
+	}
+	return lids, err
 }

@@ -3,6 +3,7 @@
 package sa
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ func (c *Client) SetAlias(ctx context.Context, index int, guid ib.GUID) (ib.GUID
 	block, entry := index/ib.GUIDsPerBlock, index%ib.GUIDsPerBlock
 	f := ib.GUIDInfoFields{Block: uint8(block)}
 	f.GUIDs[entry] = guid
-	got, err := c.guidInfo(ctx, doing, ib.MethodSet, index, ib.GUIDInfoGUID0<<entry, f)
+	got, err := c.guidInfo(ctx, doing, 0, ib.MethodSet, index, ib.GUIDInfoGUID0<<entry, f)
 	if err == nil && (got.GUIDs[entry] == 0 || guid != 0 && got.GUIDs[entry] != guid) {
 		err = fmt.Errorf("sa: %s: %w", doing, ErrAliasTaken)
 	}
@@ -36,19 +37,28 @@ func (c *Client) SetAlias(ctx context.Context, index int, guid ib.GUID) (ib.GUID
 
 // DeleteAlias removes an alias from the port. The SA denies that as long as the alias is a member of a group.
 func (c *Client) DeleteAlias(ctx context.Context, index int) error {
-	_, err := c.guidInfo(ctx, fmt.Sprintf("delete alias %d", index), ib.MethodDelete, index,
+	return c.deleteAliasOf(ctx, 0, index)
+}
+
+// deleteAliasOf does so for the port with a LID; 0 is the client's own.
+func (c *Client) deleteAliasOf(ctx context.Context, lid ib.LID, index int) error {
+	_, err := c.guidInfo(ctx, fmt.Sprintf("delete alias %d", index), lid, ib.MethodDelete, index,
 		ib.GUIDInfoGUID0<<(index%ib.GUIDsPerBlock), ib.GUIDInfoFields{})
 	return err
 }
 
 // GUIDs returns one block of the port's GUID table at the SA.
 func (c *Client) GUIDs(ctx context.Context, block int) ([ib.GUIDsPerBlock]ib.GUID, error) {
-	got, err := c.guidInfo(ctx, fmt.Sprintf("get block %d of GUIDs", block), ib.MethodGet, block*ib.GUIDsPerBlock, 0, ib.GUIDInfoFields{})
+	return c.guidsOf(ctx, 0, block)
+}
+
+func (c *Client) guidsOf(ctx context.Context, lid ib.LID, block int) ([ib.GUIDsPerBlock]ib.GUID, error) {
+	got, err := c.guidInfo(ctx, fmt.Sprintf("get block %d of GUIDs", block), lid, ib.MethodGet, block*ib.GUIDsPerBlock, 0, ib.GUIDInfoFields{})
 	return got.GUIDs, err
 }
 
-// guidInfo sends a request for the block of the port's GUID table that contains an index.
-func (c *Client) guidInfo(ctx context.Context, doing string, method uint8, index int, mask uint64, f ib.GUIDInfoFields) (ib.GUIDInfoFields, error) {
+// guidInfo sends a request for the block of a port's GUID table that contains an index.
+func (c *Client) guidInfo(ctx context.Context, doing string, lid ib.LID, method uint8, index int, mask uint64, f ib.GUIDInfoFields) (ib.GUIDInfoFields, error) {
 	if index < 0 || index >= 256*ib.GUIDsPerBlock {
 		return f, fmt.Errorf("sa: %s: a GUID table has at most %d entries", doing, 256*ib.GUIDsPerBlock)
 	}
@@ -56,7 +66,7 @@ func (c *Client) guidInfo(ctx context.Context, doing string, method uint8, index
 	if err != nil {
 		return f, fmt.Errorf("sa: %s: %w", doing, err)
 	}
-	f.LID, f.Block = p.LID, uint8(index/ib.GUIDsPerBlock)
+	f.LID, f.Block = cmp.Or(lid, p.LID), uint8(index/ib.GUIDsPerBlock)
 	data := make([]byte, ib.GUIDInfoRecordLen)
 	ib.PutGUIDInfoRecord(data, f)
 	data, err = c.record(ctx, doing, request{

@@ -179,6 +179,7 @@ func (l *Loop) makeSegment(s *segment, x share) {
 	l.makeServices(s, frames, log)
 	s.gids = gids.New(gids.Config{Reserved: cfg.HostGIDs, Aliases: cfg.AliasGIDs}, gids.Deps{
 		Tables: l.tables.Nodes, HostTables: s.tables.Hosts, Port: l.port, ProxyQPs: s.proxyQPs, Ask: l.ask, Log: log, OwnGID: s.sidr.OwnGID,
+		Here: func(mac frame.MAC) bool { _, own := s.local.NodesLink(mac); return own },
 	})
 	s.proxyQPs.Connect(s.neighbours, s.gids)
 	s.groups = groups.New(groups.Config{

@@ -46,7 +46,7 @@ func (g *GIDs) Tick(now time.Time) {
 	}
 }
 
-// wantedAliases lists the aliases of all hosts that are known, those of configured ones first.
+// wantedAliases lists the aliases of all hosts that are known and here, those of configured ones first.
 func (g *GIDs) wantedAliases() []assignment.Wanted {
 	var order []assignment.Wanted
 	in := map[ib.GUID]bool{}
@@ -54,7 +54,7 @@ func (g *GIDs) wantedAliases() []assignment.Wanted {
 		from := len(order)
 		for h := range g.HostTables.All() {
 			guid, ok := g.aliasOf(&h)
-			if h.Static != static || !ok || in[guid] {
+			if h.Static != static || !ok || in[guid] || !g.Here(frame.MAC(h.MAC)) {
 				continue
 			}
 			in[guid] = true

@@ -17,6 +17,7 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/lcore/frame"
 	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/gids/assignment"
 	"causeway/lcore/manage/ratelog"
@@ -59,6 +60,8 @@ type Deps struct {
 	ProxyQPs   ProxyQPs
 	Ask        *ask.Asker
 	Log        *ratelog.Logger
+	// Here reports whether this bridge has a station on RoCE: of a fleet, one has.
+	Here func(mac frame.MAC) bool
 	// OwnGID returns the GID that is a host's address on IB; zero when it has none there.
 	OwnGID func(host netip.Addr) ib.GID
 }

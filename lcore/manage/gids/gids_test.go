@@ -17,6 +17,7 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/lcore/frame"
 	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/gids"
 	"causeway/lcore/manage/inbox"
@@ -36,6 +37,8 @@ type port struct {
 	mu      sync.Mutex
 	gids    []ib.GID
 	aliases map[ib.GUID]bool
+
+	elsewhere map[frame.MAC]bool // stations that other bridges have
 }
 
 func (p *port) Own() (own ibside.Own) {
@@ -86,9 +89,10 @@ func run(t *testing.T, c gids.Config, own []ib.GID, hosts []tables.Host, test fu
 		in := inbox.New(16, errors.New("ended"))
 		a := ask.New(in)
 		a.Start(t.Context())
-		p := &port{gids: own, aliases: map[ib.GUID]bool{}}
+		p := &port{gids: own, aliases: map[ib.GUID]bool{}, elsewhere: map[frame.MAC]bool{}}
 		g := gids.New(c, gids.Deps{
 			Tables: ts.Nodes, HostTables: ts.Hosts, Port: p, ProxyQPs: from, Ask: a, Log: ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), OwnGID: ib.GIDFromAddr,
+			Here: func(mac frame.MAC) bool { return !p.elsewhere[mac] },
 		})
 		test(t, g, p, func() {
 			for range 10 {
@@ -138,4 +142,24 @@ func TestAliases(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAliasesElsewhere checks that the port has the aliases of hosts that this bridge has, and no others: those go that another
+// one gets.
+func TestAliasesElsewhere(t *testing.T) {
+	all := hosts(host, other)
+	run(t, gids.Config{Aliases: true}, []ib.GID{gid(1)}, all, func(t *testing.T, g *gids.GIDs, p *port, turn func()) {
+		for _, has := range [][2]bool{{true, true}, {true, false}, {false, false}, {false, true}} {
+			for i, h := range all {
+				p.elsewhere[h.MAC] = !has[i]
+			}
+			turn()
+			turn()
+			for i, h := range all {
+				if p.aliases[ib.GIDFromAddr(h.IP).GUID()] != has[i] {
+					t.Errorf("of %v the port has %v", has, p.aliases)
+				}
+			}
+		}
+	})
 }

@@ -18,7 +18,9 @@ func answerNodes(b *Bridge) *ipoib.Responder {
 		Here: func(ctx context.Context, pkey ib.PKey, ips []netip.Addr) []netip.Addr {
 			return manage.HostsHere(ctx, b.loop, pkey, ips)
 		},
-		Searched: func(ctx context.Context, pkey ib.PKey) ([]netip.Addr, error) { return manage.HostsSearched(ctx, b.loop, pkey) },
+		Searched: func(ctx context.Context, pkey ib.PKey) ([]netip.Addr, error) {
+			return manage.HostsSearched(ctx, b.loop, pkey)
+		},
 		Ask: func(pkey ib.PKey, ip netip.Addr) { manage.AskForHost(b.loop, pkey, ip) },
 	})
 	b.teardown.add(r.Close)

@@ -22,6 +22,7 @@ import (
 	"causeway/fleet/shares"
 	"causeway/fleet/whereabouts"
 	"causeway/ibside"
+	"causeway/ibside/ib"
 	"causeway/ibside/ipoib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
@@ -297,6 +298,7 @@ type FleetStatus struct {
 	Part
 	right.Snapshot
 	Configured map[string]etcd.Follower // what members have of pushed configurations; nil: etcd does not tell
+	GIDs       map[string]ib.GID        // of members' first ports, as far as they are known
 	virtual    frame.MAC
 }
 
@@ -309,7 +311,7 @@ func (m *membership) Fleet(ctx context.Context) (s FleetStatus, err error) {
 	if !in {
 		return s, nil
 	}
-	s = FleetStatus{Name: m.cfg.Name, Member: m.name, Part: part, virtual: m.gate.virtual}
+	s = FleetStatus{Name: m.cfg.Name, Member: m.name, Part: part, GIDs: m.neighbours.gids(), virtual: m.gate.virtual}
 	if s.Snapshot, err = m.member.Snapshot(ctx); err == nil && m.cfg.Pushed {
 		s.Configured, _ = m.agrees.store.Followers(ctx) // without etcd the rest is shown
 	}

@@ -69,6 +69,18 @@ func ibAddress(gids []ib.GID) peers.Address {
 	return peers.Address(strings.Join(names, " "))
 }
 
+// gids returns those of members' first ports.
+func (n *neighbours) gids() map[string]ib.GID {
+	all := map[string]ib.GID{}
+	for name, at := range n.Addresses(peers.InfiniBand) {
+		first, _, _ := strings.Cut(string(at), " ")
+		if gid, err := ib.ParseGID(first); err == nil {
+			all[name] = gid
+		}
+	}
+	return all
+}
+
 // Say implements peers.Way. A bridge with several ports gets a message by each that is reached, and takes the first.
 func (w ibWay) Say(to peers.Address, message []byte) error {
 	var failed []error

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,8 @@ func runACM(args []string, stdout, stderr io.Writer) int {
 	fs := newFlags("acm", `Writes files for ibacm, with which programs on InfiniBand nodes find RoCE hosts (rdma_getaddrinfo, rsockets):
 the GID of each RoCE host, which is that of the bridge's port, and paths to it for nodes whose LID is configured. RoCE hosts are
 those of the configuration, the bridge, and every address of its IPv4 subnets that may cross and is no node's, by the
-addresses that they have on InfiniBand ([[translate]]). Copy the files
+addresses that they have on InfiniBand ([[translate]]). Of a fleet it asks the bridge of this machine, by its console, which
+bridge has each host now; what nodes send by another one arrives as well. Copy the files
 to the nodes, merge ibacm_opts.cfg with theirs, and restart ibacm: it reads them once. rdma_resolve_addr does not ask
 ibacm; for it there is proxy ARP: see causeway help doctor.`)
 	var a acmOptions
@@ -86,8 +88,12 @@ func writeACM(c *config.Config, a acmOptions, stdout, stderr io.Writer) error {
 	}
 	nodes := routedNodes(c, gid, stderr)
 	routes := bridge.LID != 0 && len(nodes) > 0
+	owners, err := fleetOwners(c, stderr)
+	if err != nil {
+		return fmt.Errorf("causeway acm: which bridge of the fleet has which host: %w", err)
+	}
 	files := []acmFile{
-		{acm.HostsFile, func(w io.Writer) error { return acm.WriteHosts(w, acmHosts(c, gid, a.most, stderr)) }},
+		{acm.HostsFile, func(w io.Writer) error { return acm.WriteHosts(w, acmHosts(c, gid, owners, a.most, stderr)) }},
 		{acm.OptionsFile, func(w io.Writer) error { return acm.WriteOptions(w, a.folder, routes) }},
 	}
 	if routes {
@@ -206,19 +212,20 @@ func routedNodes(c *config.Config, bridge ib.GID, stderr io.Writer) []acm.Port {
 	return out
 }
 
-// acmHosts lists the addresses that lie behind the bridge as InfiniBand knows them, in order.
-func acmHosts(c *config.Config, gid ib.GID, most uint, stderr io.Writer) []acm.Host {
-	behind := map[netip.Addr]bool{} // as InfiniBand has them; two segments may have the same
+// acmHosts lists the addresses that lie behind the bridge as InfiniBand knows them, in order, each with the GID of the bridge
+// that has the host.
+func acmHosts(c *config.Config, own ib.GID, owners map[netip.Addr]ib.GID, most uint, stderr io.Writer) []acm.Host {
+	behind := map[netip.Addr]ib.GID{} // as InfiniBand has them; two segments may have the same
 	for _, r := range c.Segments() {
 		known := c.TranslationsIn(&r)
 		for a := range behindSegment(c, &r, most, stderr) {
 			if there, ok := known.ToIB(a); ok {
-				behind[there] = true
+				behind[there] = cmp.Or(owners[a], own)
 			}
 		}
 	}
 	var out []acm.Host
-	for a := range behind {
+	for a, gid := range behind {
 		out = append(out, acm.Host{Addr: a, GID: gid})
 	}
 	slices.SortFunc(out, func(a, b acm.Host) int { return a.Addr.Compare(b.Addr) })

@@ -19,7 +19,6 @@ import (
 	"causeway/fleet/etcd/etcdtest"
 	"causeway/fleet/shares"
 	"causeway/ibside/fabric"
-	"causeway/lcore/frame"
 )
 
 // fleetHosts are on RoCE: their MAC addresses are the kernel's choice, and so are their shares.
@@ -217,11 +216,7 @@ func (f *bridgeFleet) pin() {
 		}
 	}
 	for i := range f.hosts {
-		mac, err := frame.ParseMAC(regexp.MustCompile(`link/ether (\S+)`).FindStringSubmatch(f.hosts[i].do(f.t, "ip link show h0"))[1])
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		s := shares.OfHost(mac)
+		s := f.shareOf(i)
 		for n := 1; i == 0 && n <= 3; n++ {
 			f.ctl(4-n, "fleet", "pin", s.String(), fmt.Sprint("m", n))
 			has(s, n, fmt.Sprint("m", n))
@@ -230,8 +225,7 @@ func (f *bridgeFleet) pin() {
 			f.ctl(1, "fleet", "unpin", s.String())
 			continue
 		}
-		owner := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m(\d)`, s)).FindStringSubmatch(f.ctl(1, "show", "shares"))
-		to := int(owner[1][0]-'0')%3 + 1
+		to := f.ownerOf(s)%3 + 1
 		f.ctl(2, "fleet", "move", s.String(), fmt.Sprint("m", to))
 		has(s, to, "")
 	}
@@ -373,6 +367,7 @@ func TestFleetOfBridges(t *testing.T) {
 	})
 	f.stalls(right)
 	f.during("a host's share is pinned to each, and the others' moved", 0, right, func() { f.pin() })
+	f.listed()
 	f.dies(right, moment)
 	f.during("each of etcd's servers is killed, the leader among them", right, 0, func() {
 		for n, v := range f.etcd {

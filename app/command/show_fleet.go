@@ -16,6 +16,7 @@ import (
 	"causeway/fleet/peers"
 	"causeway/fleet/right"
 	fleet "causeway/fleet/shares"
+	"causeway/lcore/frame"
 )
 
 // fleetMember is a target that may be one of a fleet.
@@ -39,7 +40,7 @@ func askFleet(ctx context.Context, c *Call) (s bridge.FleetStatus, is bool, err 
 }
 
 func runFleet(ctx context.Context, c *Call) (Result, error) {
-	part := Part{Name: "members", Columns: columns("member", "state", "weight", "host shares", "group shares", "follows", "heard"), Empty: noFleet}
+	part := Part{Name: "members", Columns: columns("member", "state", "weight", "host shares", "group shares", "GID?", "follows", "heard"), Empty: noFleet}
 	s, is, err := askFleet(ctx, c)
 	if err != nil || !is {
 		return table(part), err
@@ -54,7 +55,7 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 		if name == s.Member {
 			name += " (this)"
 		}
-		part.Rows = append(part.Rows, []any{name, memberState(&m), m.Weight, hosts, groups, m.Epoch, Age(m.Ago)})
+		part.Rows = append(part.Rows, []any{name, memberState(&m), m.Weight, hosts, groups, gidOrNil(s.GIDs[m.Member]), m.Epoch, Age(m.Ago)})
 	}
 	part.Note = fmt.Sprintf("The fleet is %s, and its assignment number %d. This bridge has %d host and %d group shares open.", s.Name, s.Epoch, s.Hosts, s.Groups)
 	part.Note = notes(part.Note, versionsOf(s.Configured))
@@ -128,6 +129,18 @@ func memberState(m *right.Seen) string {
 		return "drained"
 	}
 	return "takes part"
+}
+
+// hostOwners returns a function that returns which of the fleet's bridges has a station; nil: it is not known, or there is no
+// fleet.
+func hostOwners(ctx context.Context, c *Call) func(frame.MAC) any {
+	s, is, err := askFleet(ctx, c)
+	return func(mac frame.MAC) any {
+		if err != nil || !is || s.Assignment == nil || mac.IsZero() {
+			return nil
+		}
+		return s.Assignment.OwnerOf(fleet.OfHost(mac))
+	}
 }
 
 func runShares(ctx context.Context, c *Call) (Result, error) {

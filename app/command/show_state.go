@@ -61,10 +61,11 @@ func listError(err error) error {
 func runHosts(ctx context.Context, c *Call) (Result, error) {
 	list, err := c.Env.Bridge.ListHosts(ctx, query(c))
 	part := Part{Name: "hosts", Total: list.Total, Empty: c.empty("No RoCE host is known."),
-		Columns: columns("address", "MAC", "VLAN?", "version", "state", "QPs", "host GID…?", "last seen")}
-	now := time.Now()
+		Columns: columns("address", "MAC", "VLAN?", "version", "state", "QPs", "host GID…?", "bridge?", "last seen")}
+	now, ownerOf := time.Now(), hostOwners(ctx, c)
 	for _, h := range list.Entries {
-		part.Rows = append(part.Rows, []any{h.IP, h.MAC, vlan(h.VLAN), roceVersion(h.Version), string(h.State), h.ProxyQPs, gidOrNil(h.GID), ageOf(h.Heard, now)})
+		part.Rows = append(part.Rows, []any{h.IP, h.MAC, vlan(h.VLAN), roceVersion(h.Version), string(h.State), h.ProxyQPs, gidOrNil(h.GID), ownerOf(h.MAC),
+			ageOf(h.Heard, now)})
 	}
 	return table(part), listError(err)
 }

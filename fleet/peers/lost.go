@@ -5,6 +5,7 @@ package peers
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -131,5 +132,17 @@ func (p *Peers) Sessions() (all []Session) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Session) int { return cmp.Or(cmp.Compare(a.Member, b.Member), cmp.Compare(a.Way, b.Way)) })
+	return all
+}
+
+// Addresses returns where members are on a fabric, by their names, the own one among them. Any goroutine may call it.
+func (p *Peers) Addresses(on Fabric) map[string]Address {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := map[string]Address{p.config.Name: p.own.Addresses[on.String()]}
+	for name, x := range p.members {
+		all[name] = x.Addresses[on.String()]
+	}
+	maps.DeleteFunc(all, func(_ string, a Address) bool { return a == "" })
 	return all
 }

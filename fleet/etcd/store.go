@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -32,13 +33,14 @@ import (
 
 // Store is a fleet's part of an etcd. It implements right.Store.
 type Store struct {
-	client *clientv3.Client
-	prefix string
+	client  *clientv3.Client
+	prefix  string
+	renewed atomic.Int64 // the revision of the last renewal that succeeded
 }
 
 // New returns the store of a fleet by a client, which stays the caller's.
 func New(client *clientv3.Client, fleet string) *Store {
-	return &Store{client, "/causeway/" + fleet + "/"}
+	return &Store{client: client, prefix: "/causeway/" + fleet + "/"}
 }
 
 func (s *Store) epochKey() string             { return s.prefix + "epoch" }
@@ -98,11 +100,16 @@ func decode(text []byte) (uint64, *shares.Assignment, error) {
 	return kept.Epoch, a, nil
 }
 
-// Watch implements right.Store. It fails when etcd has no leader, so that who asks another of its servers gets on.
+// Watch implements right.Store. It fails when etcd has no leader, or its server does not tell what another has committed, so that
+// who asks another of its servers gets on.
 func (s *Store) Watch(ctx context.Context, f func(right.Event)) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	got, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix())
+	timed, read := context.WithTimeout(ctx, readPatience)
+	defer read()
+	got, err := again(timed, pause(timed, readPatience/4), func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return s.client.Get(ctx, s.prefix, clientv3.WithPrefix())
+	})
 	if err != nil {
 		return fmt.Errorf("etcd: read %s: %w", s.prefix, err)
 	}
@@ -111,23 +118,19 @@ func (s *Store) Watch(ctx context.Context, f func(right.Event)) error {
 			return err
 		}
 	}
-	for r := range s.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1)) {
-		if err := r.Err(); err != nil {
-			return fmt.Errorf("etcd: watch %s: %w", s.prefix, err)
+	watcher := clientv3.NewWatcher(s.client) // a connection of its own: that of a watch that has failed may be another watch's, too
+	defer watcher.Close()
+	events := watcher.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1))
+	err = s.follow(ctx, events, got.Header.Revision, func(e *clientv3.Event) error {
+		if e.Type == mvccpb.DELETE {
+			return nil // a record that an operator removed says nothing: its member may still forward
 		}
-		for _, e := range r.Events {
-			if e.Type == mvccpb.DELETE {
-				continue // a record that an operator removed says nothing: its member may still forward
-			}
-			if err := s.tell(e.Kv, f); err != nil {
-				return err
-			}
-		}
+		return s.tell(e.Kv, f)
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return fmt.Errorf("etcd: watch %s: the connection ended", s.prefix)
+	return fmt.Errorf("etcd: watch %s: %w", s.prefix, err)
 }
 
 // Record returns a member's last record; false: it has none.
@@ -183,11 +186,15 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 	if err != nil {
 		return err
 	}
-	done, err := s.client.Txn(ctx).If(s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", string(holds))).Then(put).Else(clientv3.OpGet(name)).Commit()
+	when := []clientv3.Cmp{s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", string(holds))}
+	done, err := again(ctx, pause(ctx, patience), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).If(when...).Then(put).Else(clientv3.OpGet(name)).Commit()
+	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
 	case done.Succeeded:
+		s.renewed.Store(done.Header.Revision)
 		return nil
 	}
 	var has holder // nobody

@@ -25,7 +25,7 @@ type proposal struct {
 // epoch. It returns when to ask again.
 func (m *Member) propose(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
 	p := &m.proposal
-	if p.sent || !m.view.live {
+	if p.sent || !m.current() {
 		return time.Time{}
 	}
 	members, unanimous := m.view.alive(now)
@@ -39,6 +39,9 @@ func (m *Member) propose(ctx context.Context, group *sync.WaitGroup, now time.Ti
 		p.wanted = now
 	}
 	turn := p.wanted.Add(time.Duration(2*rank) * m.config.Right)
+	if all := m.view.began.Add(m.config.interval()); turn.Before(all) { // what the watch begins with has come by then
+		turn = all
+	}
 	by, bound := m.rules.bound(m, now)
 	epoch := m.view.epoch
 	switch {
@@ -66,6 +69,13 @@ func (m *Member) propose(ctx context.Context, group *sync.WaitGroup, now time.Ti
 		})
 	})
 	return time.Time{}
+}
+
+// current reports whether the watch has told of what the member itself has last renewed. A member of which it has not told for
+// long may live otherwise: the server that is watched may be behind.
+func (m *Member) current() bool {
+	p := m.view.processes[m.own()]
+	return m.view.live && (m.renewal.acknowledged == 0 || p != nil && p.Renewals >= m.renewal.acknowledged)
 }
 
 // rank is a member's place among those that may propose. Where these are the members of the newest assignment, the others come

@@ -19,6 +19,8 @@ type renewal struct {
 	ended  chan struct{} // of the last one: it has succeeded or failed
 	epoch  uint64        // of the last that succeeded
 	until  time.Time     // the deadline
+
+	acknowledged uint64 // the number of the last that succeeded
 }
 
 // renew sends a renewal. Its time is one read before it is sent.
@@ -72,7 +74,7 @@ func (m *Member) renewed(r Record, sent, replied time.Time, err error) {
 		}
 		return
 	}
-	m.claimed = true
+	m.claimed, m.renewal.acknowledged = true, r.Renewals
 	m.renewal.next, m.renewal.sent = sent.Add(m.config.interval()), sent
 	m.renewal.epoch, m.passing.carried = r.Epoch, nil
 	m.renewal.until = m.rules.deadline(&m.config, sent, replied)

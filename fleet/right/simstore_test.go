@@ -155,8 +155,12 @@ func (l *link) call(ctx context.Context, r *rand.Rand, request func() error) err
 	return errLost
 }
 
-// Renew implements Store.
+// Renew implements Store. Now and then it is carried out once more, late: to a store of several servers it is sent again, to
+// another one, where the first one does not answer soon.
 func (l *link) Renew(ctx context.Context, r Record) error {
+	if copies := split(l.requests); copies.IntN(20) == 0 {
+		time.AfterFunc(time.Duration(copies.Int64N(int64(4*time.Second))), func() { _ = l.store.renew(r) })
+	}
 	return l.call(ctx, l.requests, func() error { return l.store.renew(r) })
 }
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A server of etcd whose disk is stalled takes requests and answers none, for as long as that takes; it says that it leads when
+// another does; and what watches there hears nothing, while connections to it are alive. So is a request lost that another
+// server has passed on to a leader that is none any more. Neither is known from an error: only time tells.
+
+// copies is how often a request is sent at most: to each of three servers, and again when they have another leader.
+const copies = 5
+
+// readPatience is how long a read may take. A fleet's is small.
+const readPatience = 2 * time.Second
+
+// again sends a request that may be carried out any number of times, and sends it again, to the next server, as long as there
+// is no answer. The first answer counts; an error does when no other copy is under way.
+func again[T any](ctx context.Context, every time.Duration, request func(context.Context) (T, error)) (T, error) {
+	type answer struct {
+		is  T
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer, copies)
+	ticks := time.NewTicker(every)
+	defer ticks.Stop()
+	send := func() {
+		go func() {
+			is, err := request(ctx)
+			answers <- answer{is, err}
+		}()
+	}
+	send()
+	for sent, failed := 1, 0; ; {
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				failed++
+			}
+			if a.err == nil || failed == sent {
+				return a.is, a.err
+			}
+		case <-ticks.C:
+			if sent < copies && ctx.Err() == nil {
+				sent++
+				send()
+			}
+		}
+	}
+}
+
+// pause is how long a request of this context waits for an answer before it is sent again.
+func pause(ctx context.Context, patience time.Duration) time.Duration {
+	if end, has := ctx.Deadline(); has {
+		patience = min(patience, time.Until(end))
+	}
+	return max(patience/copies, time.Millisecond)
+}
+
+// errBehind is returned by a watch whose server does not learn what the others commit.
+var errBehind = errors.New("the server does not tell of what was committed by another")
+
+// behind is how often renewed must have been seen to be ahead of a watch, with nothing heard in between, and each how long after
+// the time before. What the caller does with an event may take longer than that: then the next one has come.
+const (
+	behindTimes = 3
+	behindEvery = 50 * time.Millisecond
+)
+
+// follow gives events of a watch to f. It fails when a renewal of this store has succeeded and the watch does not tell of it.
+func (s *Store) follow(ctx context.Context, events clientv3.WatchChan, from int64, f func(*clientv3.Event) error) error {
+	ticks := time.NewTicker(behindEvery)
+	defer ticks.Stop()
+	for times := 0; ; {
+		select {
+		case r, more := <-events:
+			if !more {
+				return errors.Join(ctx.Err(), errors.New("the connection ended"))
+			}
+			if err := r.Err(); err != nil {
+				return err
+			}
+			for _, e := range r.Events {
+				if err := f(e); err != nil {
+					return err
+				}
+				from = max(from, e.Kv.ModRevision)
+			}
+			times = 0
+		case <-ticks.C:
+			if times++; s.renewed.Load() <= from {
+				times = 0
+			}
+			if times == behindTimes {
+				return errBehind
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"causeway/fleet/etcd/etcdtest"
+	"causeway/fleet/right"
+)
+
+// TestAgain: a request that nobody answers is sent again, to whoever does; an error comes at once, and no answer in time.
+func TestAgain(t *testing.T) {
+	const every = 100 * time.Millisecond
+	bad := errors.New("bad")
+	for name, x := range map[string]struct {
+		answers map[int64]error // by which copy; others are not answered
+		took    time.Duration
+		copies  int64
+		err     error
+	}{
+		"the first answers":                       {map[int64]error{1: nil}, 0, 1, nil},
+		"the third answers":                       {map[int64]error{3: nil}, 2 * every, 3, nil},
+		"the first fails":                         {map[int64]error{1: bad}, 0, 1, bad},
+		"the second fails, and the third answers": {map[int64]error{2: bad, 3: nil}, 2 * every, 3, nil},
+		"nobody answers":                          {nil, time.Second, copies, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				var sent atomic.Int64
+				began := time.Now()
+				n, err := again(ctx, every, func(ctx context.Context) (int64, error) {
+					n := sent.Add(1)
+					if err, answered := x.answers[n]; answered {
+						return n, err
+					}
+					<-ctx.Done()
+					return 0, ctx.Err()
+				})
+				if took := time.Since(began); !errors.Is(err, x.err) || took != x.took || sent.Load() != x.copies || err == nil && n != x.copies {
+					t.Errorf("copy %d after %v and %d copies: %v", n, took, sent.Load(), err)
+				}
+			})
+		})
+	}
+}
+
+// TestFollow: a watch that hears nothing fails once a renewal has succeeded that it should have told of, and not before; one
+// that tells of it does not, however long its caller takes.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s, events, failed := New(nil, "test"), make(chan clientv3.WatchResponse, 1), make(chan error, 1)
+		go func() {
+			failed <- s.follow(ctx, events, 1, func(*clientv3.Event) error {
+				time.Sleep(time.Second)
+				return nil
+			})
+		}()
+		lives := func(what string) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case err := <-failed:
+				t.Fatalf("%s: %v", what, err)
+			default:
+			}
+		}
+		time.Sleep(time.Minute)
+		lives("nothing was renewed")
+		for revision := range int64(20) {
+			events <- clientv3.WatchResponse{Events: []*clientv3.Event{{Kv: &mvccpb.KeyValue{ModRevision: 2 + revision}}}}
+			s.renewed.Store(2 + revision)
+			lives("what was renewed is under way")
+		}
+		time.Sleep(time.Minute)
+		lives("it has told of all")
+		s.renewed.Store(100)
+		began := time.Now()
+		if err := <-failed; !errors.Is(err, errBehind) || time.Since(began) > (behindTimes+1)*behindEvery {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// TestWatchBehind: a real watch fails so, and another one begins.
+func TestWatchBehind(t *testing.T) {
+	url, _ := etcdtest.Start(t)
+	client, err := Dial(Config{Endpoints: []string{url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s := New(client, "test")
+	renew := func(n uint64) {
+		t.Helper()
+		if err := s.Renew(ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew(1)
+	renew(2)
+	seen := make(chan uint64, 100)
+	for range 2 {
+		s.renewed.Add(1 << 40) // as if another server had committed more
+		if err := s.Watch(ctx, func(e right.Event) { seen <- e.Record.Renewals }); !errors.Is(err, errBehind) {
+			t.Fatal(err)
+		}
+	}
+	renew(3)
+	go func() { _ = s.Watch(ctx, func(e right.Event) { seen <- e.Record.Renewals }) }() // it ends with ctx
+	for _, want := range []uint64{2, 2, 3} {
+		if n := <-seen; n != want {
+			t.Errorf("%d renewals are seen, want %d", n, want)
+		}
+	}
+	time.Sleep(2 * behindTimes * behindEvery)
+	renew(4)
+	if n := <-seen; n != 4 {
+		t.Errorf("%d renewals are seen, want 4", n)
+	}
+}

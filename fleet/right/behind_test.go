@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestWatchBehind: a member that hears nothing of the store for long, though its renewals succeed, as where the server that it
+// watches has a disk that is stalled, does not take the others for dead: neither while that lasts, nor when it hears all that
+// it has missed, nor when another watch begins.
+func TestWatchBehind(t *testing.T) {
+	if race {
+		t.Skip("as simulate")
+	}
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) { behind(t, seed) })
+	}
+}
+
+func behind(t *testing.T, seed uint64) {
+	t.Helper()
+	s := newSimulation(seed, func(*simulation, *Member) {})
+	for _, m := range s.machines {
+		m.slow, m.slowReplies = 0, false
+		s.start(m)
+	}
+	time.Sleep(5 * time.Second)
+	epoch := s.store.epoch
+	one := s.machines[seed%uint64(len(s.machines))]
+	const long = 3 * time.Second
+	one.eventsHeld = time.Now().Add(long)
+	time.Sleep(long - time.Duration(seed)*time.Millisecond)
+	if seed%2 == 0 {
+		close(one.breakWatch)
+		one.breakWatch = make(chan struct{})
+	}
+	time.Sleep(2 * time.Second)
+	if s.store.epoch != epoch {
+		t.Errorf("seed %d: there were %d assignments", seed, s.store.epoch-epoch)
+	}
+	s.over = true
+	for _, p := range s.processes {
+		p.cancel()
+	}
+	for _, p := range s.processes {
+		<-p.ended
+	}
+}

@@ -64,6 +64,7 @@ type bridgeFleet struct {
 	subnet  *fabric.Fabric
 	capture *fleetCapture
 	etcd    [3]voter
+	noDisks string // why etcd's servers have no disks of their own; "": they have
 	members map[int]*program
 	files   map[int]string
 	keys    string // lines that members' [fleet] has besides
@@ -83,7 +84,7 @@ var toRoCE = []string{"239.1.3.1", "239.1.3.2", "239.1.3.3", "239.1.3.4", "239.1
 func newFleet(t *testing.T) *bridgeFleet {
 	t.Helper()
 	needNamespaces(t)
-	f := &bridgeFleet{t: t, segment: newPlace(t), socket: filepath.Join(t.TempDir(), "subnet.sock"), machine: map[int]place{}, members: map[int]*program{}, files: map[int]string{}}
+	f := &bridgeFleet{t: t, segment: newPlaceWith(t, "-m", "true"), socket: filepath.Join(t.TempDir(), "subnet.sock"), machine: map[int]place{}, members: map[int]*program{}, files: map[int]string{}}
 	var cfg fabric.Config
 	cfg.Socket = f.socket
 	captured, capture := io.Pipe()
@@ -117,7 +118,7 @@ func newFleet(t *testing.T) *bridgeFleet {
 		f.capture.ethernet(f.segment, fmt.Sprint("x", i), 0)
 	}
 	for n := range f.etcd {
-		f.vote(n, t.TempDir())
+		f.vote(n, f.disk(n))
 	}
 	return f
 }
@@ -379,6 +380,7 @@ func TestFleetOfBridges(t *testing.T) {
 			time.Sleep(right)
 		}
 	})
+	f.disks(right)
 	f.differ(0, right)
 	f.cuts(right, moment)
 	f.without(right, all)

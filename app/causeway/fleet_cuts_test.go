@@ -123,15 +123,24 @@ func (f *bridgeFleet) without(right time.Duration, all func(what string)) {
 // caughtUp waits until one of etcd's servers has all that the others have: before, there is no majority without each of them.
 func (f *bridgeFleet) caughtUp(n int) {
 	f.t.Helper()
-	ask := fmt.Sprintf(`exec 3<>/dev/tcp/10.99.0.254/237%d && printf "GET /health HTTP/1.0\r\n\r\n" >&3 && cat <&3`, n)
-	words := append(f.segment[1:len(f.segment):len(f.segment)], "timeout", "1", "bash", "-c", ask)
 	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
-		out, err := exec.Command(f.segment[0], words...).CombinedOutput()
-		if strings.Contains(string(out), `"health":"true"`) {
+		says := f.ask(n, "/health")
+		if strings.Contains(says, `"health":"true"`) {
 			return
 		}
 		if time.Now().After(end) {
-			f.t.Fatalf("etcd's server %d: %v: %s", n, err, out)
+			f.t.Fatalf("etcd's server %d: %s", n, says)
 		}
 	}
+}
+
+// ask returns what one of etcd's servers answers, or why it does not.
+func (f *bridgeFleet) ask(n int, path string) string {
+	get := fmt.Sprintf(`exec 3<>/dev/tcp/10.99.0.254/237%d && printf "GET %s HTTP/1.0\r\n\r\n" >&3 && cat <&3`, n, path)
+	words := append(f.segment[1:len(f.segment):len(f.segment)], "timeout", "1", "bash", "-c", get)
+	out, err := exec.Command(f.segment[0], words...).CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	return string(out)
 }

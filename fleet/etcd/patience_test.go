@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -131,5 +132,74 @@ func TestWatchBehind(t *testing.T) {
 	renew(4)
 	if n := <-seen; n != 4 {
 		t.Errorf("%d renewals are seen, want 4", n)
+	}
+}
+
+// TestLateRenewal: a copy of a renewal that is carried out late changes nothing, whether it has been carried out before or
+// another record has come since; and a renewal is not refused because of the one before, of which nobody knows whether it was.
+func TestLateRenewal(t *testing.T) {
+	url, _ := etcdtest.Start(t)
+	client, err := Dial(Config{Endpoints: []string{url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s := New(client, "test")
+	record := func(n uint64) right.Record { return right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n} }
+	holds, err := json.Marshal(holder{1, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := func(n uint64, last int64) (done bool) {
+		t.Helper()
+		r := record(n)
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := s.renewal(ctx, &r, string(text), string(holds), last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Succeeded
+	}
+	renew := func(n uint64) {
+		t.Helper()
+		if err := s.Renew(ctx, record(n)); err != nil {
+			t.Fatalf("renewal %d: %v", n, err)
+		}
+		if got, found, err := s.Record(ctx, "a"); err != nil || !found || got.Renewals != n {
+			t.Fatalf("after renewal %d there is %+v, %v", n, got, err)
+		}
+	}
+	renew(1)
+	renew(2)
+	before := s.last.Load()
+	renew(3)
+	if copied(3, before) {
+		t.Error("a copy was carried out after its renewal")
+	}
+	renew(4)
+	if copied(3, before) || copied(2, before) {
+		t.Error("a copy was carried out after the next renewal")
+	}
+	if !copied(5, s.last.Load()) {
+		t.Error("a renewal without an answer was not carried out")
+	}
+	revision := s.last.Load()
+	renew(5) // the answer comes by another copy
+	if s.last.Load() == revision || s.renewed.Load() != s.last.Load() {
+		t.Error("it is not known of which revision the renewal is")
+	}
+	if !copied(6, s.last.Load()) {
+		t.Error("a renewal without an answer was not carried out")
+	}
+	renew(7)
+	ended := record(8)
+	ended.Epoch = 1
+	if err := s.Renew(ctx, ended); !errors.Is(err, right.ErrEpoch) {
+		t.Errorf("with another assignment's number: %v", err)
 	}
 }

@@ -17,6 +17,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,6 +37,7 @@ type Store struct {
 	client  *clientv3.Client
 	prefix  string
 	renewed atomic.Int64 // the revision of the last renewal that succeeded
+	last    atomic.Int64 // the revision of the member's record, as far as it is known
 }
 
 // New returns the store of a fleet by a client, which stays the caller's.
@@ -174,44 +176,71 @@ func (s *Store) at(epoch uint64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(s.epochKey()), "=", strconv.FormatUint(epoch, 10))
 }
 
-// Renew implements right.Store.
+// Renew implements right.Store. It is sent again while there is no answer: what is carried out late, after it has been or after
+// another record of the member, changes nothing.
 func (s *Store) Renew(ctx context.Context, r right.Record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	put := clientv3.OpPut(s.memberKey(r.Member), string(text))
 	own, name := holder{r.Process, r.Claim}, s.processKey(r.Member)
 	holds, err := json.Marshal(own)
 	if err != nil {
 		return err
 	}
-	when := []clientv3.Cmp{s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", string(holds))}
-	done, err := again(ctx, pause(ctx, patience), func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return s.client.Txn(ctx).If(when...).Then(put).Else(clientv3.OpGet(name)).Commit()
-	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
-	case done.Succeeded:
-		s.renewed.Store(done.Header.Revision)
-		return nil
-	}
-	var has holder // nobody
-	before := clientv3.Compare(clientv3.CreateRevision(name), "=", 0)
-	for _, kv := range done.Responses[0].GetResponseRange().Kvs {
-		if err := json.Unmarshal(kv.Value, &has); err != nil {
-			return fmt.Errorf("etcd: %s is %s, which was not written by a fleet of this version: %w", name, kv.Value, err)
+	for {
+		last := s.last.Load()
+		done, err := again(ctx, pause(ctx, patience), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+			return s.renewal(ctx, &r, string(text), string(holds), last)
+		})
+		if err != nil {
+			return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
 		}
-		before = clientv3.Compare(clientv3.Value(name), "=", string(kv.Value))
+		if done.Succeeded {
+			s.last.Store(done.Header.Revision)
+			s.renewed.Store(done.Header.Revision)
+			return nil
+		}
+		var has holder // nobody
+		before := clientv3.Compare(clientv3.CreateRevision(name), "=", 0)
+		for _, kv := range done.Responses[0].GetResponseRange().Kvs {
+			if err := json.Unmarshal(kv.Value, &has); err != nil {
+				return fmt.Errorf("etcd: %s is %s, which was not written by a fleet of this version: %w", name, kv.Value, err)
+			}
+			before = clientv3.Compare(clientv3.Value(name), "=", string(kv.Value))
+		}
+		if has != own {
+			if has.Claim+1 != own.Claim {
+				return right.ErrReplaced
+			}
+			return s.write(ctx, []clientv3.Cmp{s.at(r.Epoch), before}, clientv3.OpPut(s.memberKey(r.Member), string(text)), clientv3.OpPut(name, string(holds)))
+		}
+		now, is := revisionOf(done.Responses[1].GetResponseRange().Kvs, text)
+		s.last.Store(now)
+		switch {
+		case is:
+			s.renewed.Store(now)
+			return nil
+		case now == last:
+			return right.ErrEpoch
+		}
 	}
-	switch {
-	case has == own:
-		return right.ErrEpoch
-	case has.Claim+1 == own.Claim:
-		return s.write(ctx, []clientv3.Cmp{s.at(r.Epoch), before}, put, clientv3.OpPut(name, string(holds)))
+}
+
+// renewal writes a record in place of the one of a revision, while the assignment has its number and the process its name. Else
+// it reads who has that, and the record.
+func (s *Store) renewal(ctx context.Context, r *right.Record, text, holds string, last int64) (*clientv3.TxnResponse, error) {
+	key, name := s.memberKey(r.Member), s.processKey(r.Member)
+	when := []clientv3.Cmp{s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", holds), clientv3.Compare(clientv3.ModRevision(key), "=", last)}
+	return s.client.Txn(ctx).If(when...).Then(clientv3.OpPut(key, text)).Else(clientv3.OpGet(name), clientv3.OpGet(key)).Commit()
+}
+
+// revisionOf returns of which revision a key is, 0 if it is not there, and whether it has this value.
+func revisionOf(of []*mvccpb.KeyValue, text []byte) (revision int64, is bool) {
+	for _, kv := range of {
+		revision, is = kv.ModRevision, bytes.Equal(kv.Value, text)
 	}
-	return right.ErrReplaced
+	return revision, is
 }
 
 // holder is which process has a member's name, and by which claim.

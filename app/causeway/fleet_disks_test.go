@@ -83,7 +83,7 @@ func (f *bridgeFleet) disks(right time.Duration) {
 		f.t.Logf("LEFT OUT: %s: a file cannot be mounted here: %s", what, f.noDisks)
 		return
 	}
-	f.during(what, 0, right, func() {
+	f.during(what, right, right, func() {
 		leader := f.leads(0, 1, 2)
 		if leader < 0 {
 			f.t.Fatal("etcd has no leader")

@@ -135,6 +135,39 @@ func TestWatchBehind(t *testing.T) {
 	}
 }
 
+// A renewer renews the record of a member, by whole renewals, and by single copies of them.
+type renewer struct {
+	*Store
+	t   *testing.T
+	ctx context.Context
+}
+
+func (s *renewer) renew(n uint64) {
+	s.t.Helper()
+	if err := s.Renew(s.ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n}); err != nil {
+		s.t.Fatalf("renewal %d: %v", n, err)
+	}
+	if got, found, err := s.Record(s.ctx, "a"); err != nil || !found || got.Renewals != n {
+		s.t.Fatalf("after renewal %d there is %+v, %v", n, got, err)
+	}
+}
+
+// copied has a copy of a renewal be carried out, in place of the record of a revision, and returns whether it was.
+func (s *renewer) copied(n uint64, last int64) bool {
+	s.t.Helper()
+	r := right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n}
+	text, err := json.Marshal(r)
+	holds, err2 := json.Marshal(holder{1, 1})
+	if err := errors.Join(err, err2); err != nil {
+		s.t.Fatal(err)
+	}
+	done, err := s.renewal(s.ctx, &r, string(text), string(holds), last)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return done.Succeeded
+}
+
 // TestLateRenewal: a copy of a renewal that is carried out late changes nothing, whether it has been carried out before or
 // another record has come since; and a renewal is not refused because of the one before, of which nobody knows whether it was.
 func TestLateRenewal(t *testing.T) {
@@ -146,60 +179,31 @@ func TestLateRenewal(t *testing.T) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s := New(client, "test")
-	record := func(n uint64) right.Record { return right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n} }
-	holds, err := json.Marshal(holder{1, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	copied := func(n uint64, last int64) (done bool) {
-		t.Helper()
-		r := record(n)
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := s.renewal(ctx, &r, string(text), string(holds), last)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.Succeeded
-	}
-	renew := func(n uint64) {
-		t.Helper()
-		if err := s.Renew(ctx, record(n)); err != nil {
-			t.Fatalf("renewal %d: %v", n, err)
-		}
-		if got, found, err := s.Record(ctx, "a"); err != nil || !found || got.Renewals != n {
-			t.Fatalf("after renewal %d there is %+v, %v", n, got, err)
-		}
-	}
-	renew(1)
-	renew(2)
+	s := &renewer{New(client, "test"), t, ctx}
+	s.renew(1)
+	s.renew(2)
 	before := s.last.Load()
-	renew(3)
-	if copied(3, before) {
+	s.renew(3)
+	if s.copied(3, before) {
 		t.Error("a copy was carried out after its renewal")
 	}
-	renew(4)
-	if copied(3, before) || copied(2, before) {
+	s.renew(4)
+	if s.copied(3, before) || s.copied(2, before) {
 		t.Error("a copy was carried out after the next renewal")
 	}
-	if !copied(5, s.last.Load()) {
+	if !s.copied(5, s.last.Load()) {
 		t.Error("a renewal without an answer was not carried out")
 	}
 	revision := s.last.Load()
-	renew(5) // the answer comes by another copy
+	s.renew(5) // the answer comes by another copy
 	if s.last.Load() == revision || s.renewed.Load() != s.last.Load() {
 		t.Error("it is not known of which revision the renewal is")
 	}
-	if !copied(6, s.last.Load()) {
+	if !s.copied(6, s.last.Load()) {
 		t.Error("a renewal without an answer was not carried out")
 	}
-	renew(7)
-	ended := record(8)
-	ended.Epoch = 1
-	if err := s.Renew(ctx, ended); !errors.Is(err, right.ErrEpoch) {
+	s.renew(7)
+	if err := s.Renew(ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: 8, Epoch: 1}); !errors.Is(err, right.ErrEpoch) {
 		t.Errorf("with another assignment's number: %v", err)
 	}
 }

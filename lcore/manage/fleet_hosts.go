@@ -35,43 +35,50 @@ func HostsHere(ctx context.Context, l *Loop, pkey ib.PKey, ips []netip.Addr) (he
 const SearchedMost = 4096
 
 // HostsSearched returns the IPv6 addresses of RoCE hosts that are known, whichever bridge has them, and that nodes of a
-// partition may look for. Of more than SearchedMost they are the lowest ones.
-func HostsSearched(ctx context.Context, l *Loop, pkey ib.PKey) (all []netip.Addr, err error) {
-	err = l.inbox.Do(ctx, func() error {
+// partition may look for. Of more than SearchedMost they are configured ones and then the lowest: any station can claim addresses.
+func HostsSearched(ctx context.Context, l *Loop, pkey ib.PKey) ([]netip.Addr, error) {
+	var configured, others []netip.Addr
+	err := l.inbox.Do(ctx, func() error {
 		for _, s := range l.segmentsOf(pkey) {
-			all = append(all, s.searched.list(s, time.Now())...)
+			s.searched.update(s, time.Now())
+			configured, others = append(configured, s.searched.configured...), append(others, s.searched.others...)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, netip.Addr.Compare)
+	slices.SortFunc(configured, netip.Addr.Compare)
+	slices.SortFunc(others, netip.Addr.Compare)
+	all := append(configured, others...)
 	return all[:min(len(all), SearchedMost)], nil
 }
 
-// A searched list is made anew after a while: so long that a table of a million hosts costs little.
+// searched are the hosts of a segment that nodes may look for, as they were not long ago: so long that a table of a million hosts
+// costs little.
 type searched struct {
-	until time.Time
-	hosts []netip.Addr
+	until              time.Time
+	configured, others []netip.Addr
 }
 
-func (x *searched) list(s *segment, now time.Time) []netip.Addr {
+func (x *searched) update(s *segment, now time.Time) {
 	const least, most, perHost = time.Second, 30 * time.Second, 10 * time.Microsecond
 	if now.Before(x.until) {
-		return x.hosts
+		return
 	}
+	x.configured, x.others = nil, nil
 	x.until = now.Add(min(max(time.Duration(s.tables.Hosts.Len())*perHost, least), most))
-	x.hosts = nil
 	for h := range s.tables.Hosts.All() {
 		if !h.IP.Is6() || h.IP.IsLinkLocalUnicast() {
 			continue
 		}
-		if there, ok := s.sidr.Translations().ToIB(h.IP); ok {
-			x.hosts = append(x.hosts, there)
+		switch there, ok := s.sidr.Translations().ToIB(h.IP); {
+		case ok && h.Static:
+			x.configured = append(x.configured, there)
+		case ok:
+			x.others = append(x.others, there)
 		}
 	}
-	return x.hosts
 }
 
 // AskForHost asks for a RoCE host that nodes of a partition want and that is not known, if it may be on RoCE. It does not wait.

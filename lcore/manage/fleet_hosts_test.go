@@ -12,6 +12,7 @@ import (
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
+	"causeway/tables"
 )
 
 // A part is the stations that a bridge has the shares of. The loop's goroutine uses it.
@@ -70,10 +71,13 @@ func TestHostsHere(t *testing.T) {
 // TestHostsOnInfiniBand: nodes ask for addresses of InfiniBand, where these are others than on RoCE; by IPv6, of all hosts
 // that are known.
 func TestHostsOnInfiniBand(t *testing.T) {
-	there4, there6 := netip.MustParseAddr("10.10.9.1"), netip.MustParseAddr("fd10:1::1")
+	there4, there6, configured := netip.MustParseAddr("10.10.9.1"), netip.MustParseAddr("fd10:1::1"), netip.MustParseAddr("fd10:1::ffff")
 	bubble(t, "translated", func(t *testing.T) {
 		p := part{}
-		s := start(t, func(c *manageConfig, _ *ibPort) { c.Fleet, c.Translate = p, onIB })
+		s := start(t, func(c *manageConfig, _ *ibPort) {
+			c.Fleet, c.Translate = p, onIB
+			c.Hosts = append(c.Hosts, tables.Host{IP: netip.MustParseAddr("fd09::ffff"), MAC: otherMAC, Version: 2, Static: true})
+		})
 		wantSearched := func(want ...netip.Addr) {
 			t.Helper()
 			time.Sleep(2 * time.Second)
@@ -82,7 +86,7 @@ func TestHostsOnInfiniBand(t *testing.T) {
 				t.Errorf("nodes look for %v, %v, want %v", got, err, want)
 			}
 		}
-		wantSearched()
+		wantSearched(configured)
 		manage.AskForHost(s.loop, ib.PKeyDefault, there4)
 		s.settle()
 		asked := s.asked()
@@ -91,9 +95,9 @@ func TestHostsOnInfiniBand(t *testing.T) {
 		}
 		s.give(arp(hostLink, 2, host4, bridge4))
 		s.give(frame.AppendND(nil, hostLink, bridgeMAC, host6, bridge6, frame.NDFields{Type: frame.NDSolicitation, Target: bridge6, LinkLayer: hostMAC}))
-		wantSearched(there6)
+		wantSearched(configured, there6)
 		s.look(func() { p[hostMAC] = true })
-		wantSearched(there6)
+		wantSearched(configured, there6)
 		here := manage.HostsHere(t.Context(), s.loop, ib.PKeyDefault, []netip.Addr{there4, host4, there6, host6})
 		if !slices.Equal(here, []netip.Addr{there4, there6}) {
 			t.Errorf("%v are here", here)

@@ -99,11 +99,17 @@ static inline void key_ipv4(struct table_key *k, uint32_t ip4)
  */
 bool is_station(const struct datapath *dp, uint64_t mac);
 
+/* A frame's source MAC address, as in the lower 48 bits of an l2 word. */
+static inline uint64_t source_mac(const struct rte_mbuf *m)
+{
+	return load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16;
+}
+
 /* Whether a frame's source MAC address is that of the host of a proxy QP: one word of the entry, in a line that is read
  * in any case. What is written there is a station's, but may be configured to be our own, so that is looked at. */
 static inline bool is_from(const struct datapath *dp, const struct proxy_qp_entry *proxy_qp, const struct rte_mbuf *m)
 {
-	uint64_t mac = load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16;
+	uint64_t mac = source_mac(m);
 	uint64_t src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);
 	if (likely(src == mac))
 		return (mac != 0) & (mac != dp->segment[segment_of_key(&proxy_qp->key)].mac);

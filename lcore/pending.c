@@ -11,8 +11,7 @@ static uint64_t sender_of(const struct worker *w, const struct burst *b, unsigne
 {
 	const struct table *t = &w->datapath->tables->proxy_qps;
 	struct table_key k = key_in(&b->lookup.from[i], partition_of(w->datapath, b, i));
-	uint64_t mac = load64(rte_pktmbuf_mtod_offset(b->send[i].mbuf, const uint8_t *, 4)) >> 16;
-	uint64_t h = (table_hash(t, &k) ^ mac) * SHARE_GOLDEN;
+	uint64_t h = (table_hash(t, &k) ^ source_mac(b->send[i].mbuf)) * SHARE_GOLDEN;
 	return h ^ h >> 32;
 }
 

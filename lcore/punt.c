@@ -26,11 +26,6 @@ static uint64_t fold(const struct table_key *k)
 	return addr[0] ^ addr[1];
 }
 
-static uint64_t source_mac(struct rte_mbuf *m)
-{
-	return load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16;
-}
-
 static uint8_t class_in(unsigned segment, enum punt_class class)
 {
 	return (uint8_t)(segment * PUNT_CLASSES + class);

@@ -95,51 +95,26 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestWatchBehind: a real watch fails so, and another one begins.
-func TestWatchBehind(t *testing.T) {
-	url, _ := etcdtest.Start(t)
-	client, err := Dial(Config{Endpoints: []string{url}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	s := New(client, "test")
-	renew := func(n uint64) {
-		t.Helper()
-		if err := s.Renew(ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	renew(1)
-	renew(2)
-	seen := make(chan uint64, 100)
-	for range 2 {
-		s.renewed.Add(1 << 40) // as if another server had committed more
-		if err := s.Watch(ctx, func(e right.Event) { seen <- e.Record.Renewals }); !errors.Is(err, errBehind) {
-			t.Fatal(err)
-		}
-	}
-	renew(3)
-	go func() { _ = s.Watch(ctx, func(e right.Event) { seen <- e.Record.Renewals }) }() // it ends with ctx
-	for _, want := range []uint64{2, 2, 3} {
-		if n := <-seen; n != want {
-			t.Errorf("%d renewals are seen, want %d", n, want)
-		}
-	}
-	time.Sleep(2 * behindTimes * behindEvery)
-	renew(4)
-	if n := <-seen; n != 4 {
-		t.Errorf("%d renewals are seen, want 4", n)
-	}
-}
-
 // A renewer renews the record of a member, by whole renewals, and by single copies of them.
 type renewer struct {
 	*Store
 	t   *testing.T
 	ctx context.Context
+}
+
+func newRenewer(t *testing.T) *renewer {
+	t.Helper()
+	url, _ := etcdtest.Start(t)
+	client, err := Dial(Config{Endpoints: []string{url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(func() {
+		cancel()
+		_ = client.Close()
+	})
+	return &renewer{New(client, "test"), t, ctx}
 }
 
 func (s *renewer) renew(n uint64) {
@@ -168,18 +143,36 @@ func (s *renewer) copied(n uint64, last int64) bool {
 	return done.Succeeded
 }
 
+// TestWatchBehind: a real watch fails so, and another one begins.
+func TestWatchBehind(t *testing.T) {
+	s := newRenewer(t)
+	s.renew(1)
+	s.renew(2)
+	seen := make(chan uint64, 100)
+	for range 2 {
+		s.renewed.Add(1 << 40) // as if another server had committed more
+		if err := s.Watch(s.ctx, func(e right.Event) { seen <- e.Record.Renewals }); !errors.Is(err, errBehind) {
+			t.Fatal(err)
+		}
+	}
+	s.renew(3)
+	go func() { _ = s.Watch(s.ctx, func(e right.Event) { seen <- e.Record.Renewals }) }() // it ends with ctx
+	for _, want := range []uint64{2, 2, 3} {
+		if n := <-seen; n != want {
+			t.Errorf("%d renewals are seen, want %d", n, want)
+		}
+	}
+	time.Sleep(2 * behindTimes * behindEvery)
+	s.renew(4)
+	if n := <-seen; n != 4 {
+		t.Errorf("%d renewals are seen, want 4", n)
+	}
+}
+
 // TestLateRenewal: a copy of a renewal that is carried out late changes nothing, whether it has been carried out before or
 // another record has come since; and a renewal is not refused because of the one before, of which nobody knows whether it was.
 func TestLateRenewal(t *testing.T) {
-	url, _ := etcdtest.Start(t)
-	client, err := Dial(Config{Endpoints: []string{url}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	s := &renewer{New(client, "test"), t, ctx}
+	s := newRenewer(t)
 	s.renew(1)
 	s.renew(2)
 	before := s.last.Load()
@@ -203,7 +196,7 @@ func TestLateRenewal(t *testing.T) {
 		t.Error("a renewal without an answer was not carried out")
 	}
 	s.renew(7)
-	if err := s.Renew(ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: 8, Epoch: 1}); !errors.Is(err, right.ErrEpoch) {
+	if err := s.Renew(s.ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: 8, Epoch: 1}); !errors.Is(err, right.ErrEpoch) {
 		t.Errorf("with another assignment's number: %v", err)
 	}
 }

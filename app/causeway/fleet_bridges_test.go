@@ -67,7 +67,8 @@ type bridgeFleet struct {
 	noDisks string // why etcd's servers have no disks of their own; "": they have
 	members map[int]*program
 	files   map[int]string
-	keys    string // lines that members' [fleet] has besides
+	keys    string        // lines that members' [fleet] has besides
+	behind  time.Duration // of what has left members, a fault may lose as much now
 }
 
 // voter is a server of etcd.

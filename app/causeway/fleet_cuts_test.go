@@ -5,27 +5,34 @@ package main
 import (
 	"fmt"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"causeway/fleet/shares"
+	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 )
 
-// cuts has the second member lose a cable after another, and the way to etcd in one direction. What tells it at once is
-// taken over at once; what it cannot know, when its right has run out.
+// A cut is what a member loses, and has again.
+type cut struct {
+	what      string
+	most      time.Duration // may be lost
+	behind    bool          // also of what it sends
+	cut, mend func()
+}
+
+// cuts has the second member lose a cable after another, and ways of one direction. What tells it at once is taken over at
+// once; what it cannot know, when its right has run out.
 func (f *bridgeFleet) cuts(right, moment time.Duration) {
 	ethernet := func(way string) func() { return func() { f.segment.do(f.t, "ip link set s2 "+way) } }
 	infiniband := func(cut bool) func() {
 		return func() {
-			for _, p := range f.subnet.Ports() {
-				if p.Name == "m2" {
-					if err := f.subnet.Cut(p.GUID, cut); err != nil {
-						f.t.Fatal(err)
-					}
-				}
+			if err := f.subnet.Cut(f.guid(2), cut); err != nil {
+				f.t.Fatal(err)
 			}
 		}
 	}
@@ -33,20 +40,15 @@ func (f *bridgeFleet) cuts(right, moment time.Duration) {
 	oneWay := func(command string) func() {
 		return func() { f.machine[2].do(f.t, "tc qdisc "+command+" dev etcd root blackhole") }
 	}
-	deaf := func(command string) func() {
-		return func() { f.segment.do(f.t, "tc qdisc "+command+" dev s2 root blackhole") }
-	}
-	for _, c := range []struct {
-		what      string
-		most      time.Duration
-		cut, mend func()
-	}{
-		{"one loses its Ethernet cable", moment, ethernet("down"), ethernet("up")},
-		{"one loses its InfiniBand cable", moment, infiniband(true), infiniband(false)},
-		{"one hears nobody on Ethernet, though its port is up", right + moment, deaf("add"), deaf("del")},
-		{"one is cut from etcd", right + moment, etcd("down"), etcd("up")},
-		{"one hears etcd, and is not heard", right + moment, oneWay("add"), oneWay("del")},
-	} {
+	for _, c := range append([]cut{
+		{"one loses its Ethernet cable", moment, false, ethernet("down"), ethernet("up")},
+		{"one loses its InfiniBand cable", moment, false, infiniband(true), infiniband(false)},
+		{"one is cut from etcd", right + moment, false, etcd("down"), etcd("up")},
+		{"one hears etcd, and is not heard", right + moment, false, oneWay("add"), oneWay("del")},
+	}, f.directions(right+moment)...) {
+		if f.behind = 0; c.behind {
+			f.behind = c.most
+		}
 		f.during(c.what, c.most, right, func() {
 			c.cut()
 			f.share("half each: "+c.what, shares.Hosts/2, 1, 3)
@@ -54,17 +56,83 @@ func (f *bridgeFleet) cuts(right, moment time.Duration) {
 			f.share("a third each again: "+c.what, shares.Hosts/3, 1, 2, 3)
 		})
 	}
+	f.behind = 0
+	f.apart(right)
+}
+
+// directions are those in which a member's fabric can fail while its link is up.
+func (f *bridgeFleet) directions(most time.Duration) []cut {
+	deaf := func(command string) func() {
+		return func() { f.segment.do(f.t, "tc qdisc "+command+" dev s2 root blackhole") }
+	}
+	// A bridge takes nothing from a port that is locked but of hosts that it knows there, and that it is to forget.
+	mute := func(locked string) func() {
+		return func() { f.segment.do(f.t, "ip link set s2 type bridge_slave locked "+locked+" fdb_flush") }
+	}
+	parted := func(from, to int, is bool) func() { return func() { f.subnet.Part(f.guid(from), f.guid(to), is) } }
+	return []cut{
+		{"one hears nobody on Ethernet, though its port is up", most, false, deaf("add"), deaf("del")},
+		{"nobody hears one on Ethernet, though its port is up", most, true, mute("on"), mute("off")},
+		{"one hears nobody on InfiniBand, though its port is up", most, false, parted(0, 2, true), parted(0, 2, false)},
+		{"nobody hears one on InfiniBand, though its port is up", most, true, parted(2, 0, true), parted(2, 0, false)},
+	}
+}
+
+// apart has two members not hear each other on either fabric, for three rights. All else hear them, and they hear all else: nobody
+// is lost, and nothing changes.
+func (f *bridgeFleet) apart(right time.Duration) {
+	apart := func(is bool, isolated string) {
+		for _, n := range []int{2, 3} {
+			f.segment.do(f.t, fmt.Sprintf("ip link set s%d type bridge_slave isolated %s", n, isolated))
+			f.subnet.Part(f.guid(n), f.guid(5-n), is)
+		}
+	}
+	before := f.assignment()
+	f.during("two do not hear each other", 0, right, func() {
+		apart(true, "on")
+		for _, way := range []string{"ethernet", "infiniband"} {
+			f.hears(2, "m3", way, "down")
+		}
+		time.Sleep(3 * right)
+		apart(false, "off")
+		for _, way := range []string{"ethernet", "infiniband"} {
+			f.hears(2, "m3", way, "up")
+		}
+	})
+	if now := f.assignment(); now != before {
+		f.t.Errorf("two do not hear each other: there were %d assignments", now-before)
+	}
+}
+
+// hears waits until a member's session with another is in a state on a fabric, by the words of show fleet.
+func (f *bridgeFleet) hears(n int, other, on, state string) {
+	f.t.Helper()
+	line := regexp.MustCompile(fmt.Sprintf(`(?mi)^%s +%s +%s\b`, other, on, state))
+	for end := time.Now().Add(within); !line.MatchString(f.ctl(n, "show", "fleet")); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			f.t.Fatalf("%s on %s does not get %s:\n%s", other, on, state, f.ctl(n, "show", "fleet"))
+		}
+	}
+}
+
+// guid is that of a member's port; 0 for 0.
+func (f *bridgeFleet) guid(n int) ib.GUID {
+	f.t.Helper()
+	if n == 0 {
+		return 0
+	}
+	ports := f.subnet.Ports()
+	i := slices.IndexFunc(ports, func(p fabric.PortInfo) bool { return p.Name == fmt.Sprint("m", n) })
+	if i < 0 {
+		f.t.Fatalf("m%d is not on the subnet: %v", n, ports)
+	}
+	return ports[i].GUID
 }
 
 // stalls drains a member whose InfiniBand link has no credits half of the time. What it has posted leaves late, and still before
 // what its heirs send.
 func (f *bridgeFleet) stalls(right time.Duration) {
-	var guid ib.GUID
-	for _, p := range f.subnet.Ports() {
-		if p.Name == "m1" {
-			guid = p.GUID
-		}
-	}
+	guid := f.guid(1)
 	stall := func(on bool) {
 		if err := f.subnet.Stall(guid, on); err != nil {
 			f.t.Error(err)

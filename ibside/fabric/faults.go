@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // More reasons for the switch to drop a packet.
 const (
 	DropLinkDown = "link_down" // the sender's link or the receiver's is cut
-	DropInjected = "injected"  // see Lose
+	DropInjected = "injected"  // see Lose and Part
 )
 
 // Cut cuts the link of the port with a GUID, or mends it. The port stays on the subnet, as one does until the subnet
@@ -62,6 +63,29 @@ func (f *Fabric) portOf(guid ib.GUID) (*switchPort, error) {
 // Lose makes the switch lose a share of all packets, 0 to 1, by chance.
 func (f *Fabric) Lose(share float64) { f.sw.lose.Store(uint64(share * (1 << 32))) }
 
+// Part makes the switch lose all that one port sends to another, or lose no more of it than else. GUID 0 is whichever port:
+// Part(x, 0, true) has nobody hear x, and Part(0, x, true) has x hear nobody, while all links stay up.
+func (f *Fabric) Part(from, to ib.GUID, part bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	parted := map[[2]ib.GUID]bool{}
+	if before := f.sw.parted.Load(); before != nil {
+		maps.Copy(parted, *before)
+	}
+	parted[[2]ib.GUID{from, to}] = part
+	maps.DeleteFunc(parted, func(_ [2]ib.GUID, is bool) bool { return !is })
+	f.sw.parted.Store(&parted)
+}
+
+// isParted reports whether what one port sends to another is lost: see Part.
+func (s *Switch) isParted(from, to ib.GUID) bool {
+	parted := s.parted.Load()
+	if parted == nil || len(*parted) == 0 {
+		return false
+	}
+	return (*parted)[[2]ib.GUID{from, to}] || (*parted)[[2]ib.GUID{from, 0}] || (*parted)[[2]ib.GUID{0, to}]
+}
+
 // Down implements Port.
 func (p *switchPort) Down() string {
 	if p.cut.Load() {
@@ -92,11 +116,15 @@ func (s *Switch) survivors(p *switchPort, packets [][]byte) [][]byte {
 	return kept
 }
 
-// put queues packets for a port. It returns how many: none when its link is cut.
-func (s *Switch) put(to *switchPort, packets [][]byte) uint64 {
+// put queues packets for a port. It returns how many: none when its link is cut, or the ports are parted.
+func (s *Switch) put(from, to *switchPort, packets [][]byte) uint64 {
 	n := uint64(len(packets))
-	if to.cut.Load() {
+	switch {
+	case to.cut.Load():
 		s.drops.addN(DropLinkDown, n)
+		return 0
+	case s.isParted(from.info.GUID, to.info.GUID):
+		s.drops.addN(DropInjected, n)
 		return 0
 	}
 	to.queue.put(packets)

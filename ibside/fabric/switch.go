@@ -22,7 +22,8 @@ type Switch struct {
 	drops   tally
 	capture *capture // nil: none
 
-	lose atomic.Uint64 // share of packets, of 1<<32
+	lose   atomic.Uint64                       // share of packets, of 1<<32
+	parted atomic.Pointer[map[[2]ib.GUID]bool] // see Part
 }
 
 type switchCounters struct{ in, copies, out atomic.Uint64 }
@@ -119,7 +120,7 @@ func (s *Switch) deliver(p *switchPort, packets [][]byte) {
 		s.drops.addN(DropNoRoute, uint64(len(packets)))
 		return
 	}
-	s.stats.out.Add(s.put(to, packets))
+	s.stats.out.Add(s.put(p, to, packets))
 }
 
 // checkLink checks what a switch checks (IBTA vol 1 §7.8, §18.2.5): header, length and VCRC of the link. The receiver
@@ -158,7 +159,7 @@ func (s *Switch) multicast(p *switchPort, mlid ib.LID, packets [][]byte) {
 	receivers, out := uint64(0), uint64(0)
 	for _, to := range entry.receivers {
 		if to != p {
-			out += s.put(to, packets)
+			out += s.put(p, to, packets)
 			receivers++
 		}
 	}

@@ -23,6 +23,9 @@ type OpenPort interface {
 	// AwaitSent waits until all that workers had posted when it was called has left the port, or is lost. An error says that
 	// ctx was done before.
 	AwaitSent(ctx context.Context) error
+	// AwaitReceived waits until all that had come to the port when it was called can be polled by workers, or is lost. An error
+	// says that ctx was done before.
+	AwaitReceived(ctx context.Context) error
 	// Lost returns the messages that were lost in the port by reason: sends that a worker had counted as sent, and
 	// receives that no worker has seen.
 	Lost() (sends, receives map[string]uint64)

@@ -293,6 +293,7 @@ func (m *memberPort) Own() ibside.Own                        { return ibside.Own
 func (m *memberPort) Lost() (sends, recvs map[string]uint64) { return nil, nil }
 func (m *memberPort) LostByDevice() map[string]uint64        { return nil }
 func (m *memberPort) AwaitSent(context.Context) error        { return nil }
+func (m *memberPort) AwaitReceived(context.Context) error    { return nil }
 
 // CreateProxyQP gives the second port the first's QPNs, for other proxy QPs.
 func (m *memberPort) CreateProxyQP(_ int, pkey ib.PKey, _ ib.QKey) (uint32, ib.QPN, error) {

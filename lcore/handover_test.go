@@ -150,7 +150,7 @@ func handOver(t *testing.T, w passage, seed uint64) {
 	heir.part(lcore.Part{Open: share, Hold: share})
 	h.pass(w, 20)
 	h.drain(w)
-	if !lcore.RightsOf(heir.datapath).Settled(t.Context()) {
+	if lcore.RightsOf(heir.datapath).Settled(t.Context()) != nil {
 		t.Fatal("the heir does not settle")
 	}
 	heir.part(lcore.Part{Open: share})
@@ -240,7 +240,7 @@ func TestKeptIsPrepared(t *testing.T) {
 	s.part(lcore.Part{Open: share, Hold: share})
 	s.work()
 	want(t, "sent", len(s.toIB(0)), 1)
-	if !lcore.RightsOf(s.datapath).Settled(context.Background()) {
+	if lcore.RightsOf(s.datapath).Settled(context.Background()) != nil {
 		t.Error("it is not settled")
 	}
 }

@@ -62,18 +62,18 @@ func (s *Shares) c() (c C.struct_shares) {
 	return c
 }
 
-// Settled waits until workers that run have sent what was kept of opened shares, and hold what is to be held; false: ctx was
-// done before.
-func (r Rights) Settled(ctx context.Context) bool {
+// Settled waits until workers that run have sent what was kept of opened shares, and hold what is to be held. An error
+// says that ctx was done before.
+func (r Rights) Settled(ctx context.Context) error {
 	const every = 200 * time.Microsecond
 	for !r.settled() {
 		select {
 		case <-time.After(every):
 		case <-ctx.Done():
-			return false
+			return ctx.Err()
 		}
 	}
-	return true
+	return nil
 }
 
 func (r Rights) settled() bool {

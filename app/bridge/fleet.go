@@ -94,7 +94,7 @@ func joinFleet(b *Bridge, shared Shared) error {
 	if port, ok := b.ibPort.(ibside.Entitled); ok {
 		port.SendWhile(m.gate.entitled)
 	}
-	m.gate.unable, m.gate.sent = m.unable, b.ibPort.AwaitSent
+	m.gate.unable, m.gate.port = m.unable, b.ibPort
 	m.nodes = answerNodes(b)
 	m.gate.takeOver = func(macs []frame.MAC) {
 		manage.TakeOver(context.Background(), b.loop, macs)

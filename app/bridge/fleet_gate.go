@@ -25,8 +25,8 @@ type shareGate struct {
 	name     string    // of the fleet
 	virtual  frame.MAC // of host share 0
 	takeOver func([]frame.MAC)
-	unable   func() string               // as membership's
-	sent     func(context.Context) error // as ibside.OpenPort's
+	unable   func() string // as membership's
+	port     ibside.OpenPort
 	log      *slog.Logger
 
 	founded  atomic.Uint64 // when the fleet was, Unix time in nanoseconds; 0: not known yet
@@ -51,6 +51,7 @@ func (g *shareGate) Open(all []shares.Share, carried right.Carried) {
 		g.part.Hold = minus(g.part.Hold, opened)
 		g.noOverlap("who had the shares has not told what it carried", "dropped", "what was kept of them")
 	}
+	within(g.port.AwaitReceived) // else workers would take for newer what another member may have carried
 	g.part.Open = plus(g.part.Open, opened)
 	g.apply()
 	g.announce(opened.Hosts)
@@ -99,7 +100,7 @@ func (g *shareGate) Left(late []string) right.Carried {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.close(g.part.Leave)
-	if !within(func(ctx context.Context) bool { return g.sent(ctx) == nil }) {
+	if !within(g.port.AwaitSent) {
 		g.noOverlap("the InfiniBand port has not sent in time what it was given", "for", patience)
 		return nil
 	}
@@ -123,10 +124,10 @@ func (g *shareGate) Left(late []string) right.Carried {
 const patience = 50 * time.Millisecond
 
 // within reports whether something was done by then.
-func within(wait func(context.Context) bool) bool {
+func within(wait func(context.Context) error) bool {
 	ctx, end := context.WithTimeout(context.Background(), patience)
 	defer end()
-	return wait(ctx)
+	return wait(ctx) == nil
 }
 
 // Hold implements right.Gate.
@@ -136,6 +137,10 @@ func (g *shareGate) Hold(all []shares.Share) bool {
 	g.settle()
 	if g.part.Hold == (lcore.Shares{}) {
 		g.rights.Forget()
+	}
+	if !within(g.port.AwaitReceived) {
+		g.noOverlap("the InfiniBand port has not given to workers in time what had come", "for", patience)
+		return false
 	}
 	held := setOf(all)
 	g.part.Hold = plus(g.part.Hold, held)

@@ -367,7 +367,7 @@ func TestFleetOfBridges(t *testing.T) {
 		f.ctl(1, "fleet", "resume")
 		all("a third each after the drain")
 	})
-	f.stalls(right)
+	f.slowed(right)
 	f.during("a host's share is pinned to each, and the others' moved", 0, right, func() { f.pin() })
 	f.listed()
 	f.dies(right, moment)

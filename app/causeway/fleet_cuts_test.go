@@ -129,22 +129,35 @@ func (f *bridgeFleet) guid(n int) ib.GUID {
 	return ports[i].GUID
 }
 
-// stalls drains a member whose InfiniBand link has no credits half of the time. What it has posted leaves late, and still before
-// what its heirs send.
-func (f *bridgeFleet) stalls(right time.Duration) {
+// slowed drains a member whose InfiniBand link has no credits half of the time, and one whose process stands still half of the
+// time. What they have posted leaves late, and still before what their heirs send.
+func (f *bridgeFleet) slowed(right time.Duration) {
 	guid := f.guid(1)
-	stall := func(on bool) {
+	f.drained("one whose InfiniBand link stalls is drained and resumes", right, func(on bool) {
 		if err := f.subnet.Stall(guid, on); err != nil {
 			f.t.Error(err)
 		}
-	}
-	f.during("one whose InfiniBand link stalls is drained and resumes", 0, right, func() {
+	})
+	f.drained("one that is slow is drained and resumes", right, func(on bool) {
+		signal := syscall.SIGCONT
+		if on {
+			signal = syscall.SIGSTOP
+		}
+		if err := syscall.Kill(f.members[1].cmd.Process.Pid, signal); err != nil {
+			f.t.Error(err)
+		}
+	})
+}
+
+// drained drains the first member and has it resume, several times, while what hinders it is there and is not by turns.
+func (f *bridgeFleet) drained(what string, right time.Duration, hinder func(on bool)) {
+	f.during(what, 0, right, func() {
 		const half = 25 * time.Millisecond
-		ended, stalling := make(chan struct{}), sync.WaitGroup{}
-		stalling.Go(func() {
-			defer stall(false)
+		ended, hindering := make(chan struct{}), sync.WaitGroup{}
+		hindering.Go(func() {
+			defer hinder(false)
 			for on := true; ; on = !on {
-				stall(on)
+				hinder(on)
 				select {
 				case <-ended:
 					return
@@ -154,13 +167,13 @@ func (f *bridgeFleet) stalls(right time.Duration) {
 		})
 		defer func() { // in any case: it reports mistakes to the test
 			close(ended)
-			stalling.Wait()
+			hindering.Wait()
 		}()
 		for range 5 {
 			f.ctl(1, "fleet", "drain")
-			f.share("half each after the drain of one that stalls", shares.Hosts/2, 2, 3)
+			f.share("half each: "+what, shares.Hosts/2, 2, 3)
 			f.ctl(1, "fleet", "resume")
-			f.share("a third each after the drain of one that stalls", shares.Hosts/3, 1, 2, 3)
+			f.share("a third each again: "+what, shares.Hosts/3, 1, 2, 3)
 		}
 	})
 }

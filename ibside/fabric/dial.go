@@ -36,6 +36,7 @@ type remotePort struct {
 	patience time.Duration
 	cut      atomic.Bool // as the switch has told
 	recv     sync.Mutex  // one receiver
+	waits    atomic.Bool // the receiver has found nothing since it processed the last packet
 	buf      []byte
 	once     sync.Once
 }
@@ -159,16 +160,42 @@ func (p *remotePort) Send(packets ...[]byte) int {
 }
 
 // Sent implements Port: what the other process has not read yet is in the socket.
-func (p *remotePort) Sent() bool {
+func (p *remotePort) Sent() bool { return p.queued(unix.SIOCOUTQ) == 0 }
+
+// Drained implements Port. What came before is in the socket, or the receiver is processing it.
+func (p *remotePort) Drained() bool { return p.queued(unix.SIOCINQ) == 0 && p.waits.Load() }
+
+// queued returns how many bytes one of the socket's queues has; none when it is closed.
+func (p *remotePort) queued(which uint) (bytes int) {
 	raw, err := p.conn.SyscallConn()
 	if err != nil {
-		return true // it is closed
+		return 0
 	}
-	unread := 0
-	if err := raw.Control(func(fd uintptr) { unread, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); err != nil {
+	_ = raw.Control(func(fd uintptr) {
+		if bytes, err = unix.IoctlGetInt(int(fd), which); err != nil {
+			bytes = 0
+		}
+	})
+	return bytes
+}
+
+// read waits for one packet.
+func (p *remotePort) read() (n int, err error) {
+	raw, err := p.conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	ended := raw.Read(func(fd uintptr) bool {
+		p.waits.Store(false)
+		for n, err = unix.Read(int(fd), p.buf); errors.Is(err, unix.EINTR); n, err = unix.Read(int(fd), p.buf) {
+		}
+		if errors.Is(err, unix.EAGAIN) {
+			p.waits.Store(true)
+			return false
+		}
 		return true
-	}
-	return unread == 0
+	})
+	return n, errors.Join(ended, err)
 }
 
 func (p *remotePort) Recv(packets [][]byte) (int, error) {
@@ -177,7 +204,7 @@ func (p *remotePort) Recv(packets [][]byte) (int, error) {
 	}
 	p.recv.Lock()
 	defer p.recv.Unlock()
-	n, err := p.conn.Read(p.buf)
+	n, err := p.read()
 	if err != nil || n == 0 {
 		return 0, ErrClosed
 	}

@@ -140,6 +140,12 @@ func (f *followedPort) Sent() bool {
 	return p == nil || p.Sent()
 }
 
+// Drained implements Port.
+func (f *followedPort) Drained() bool {
+	p := f.now.Load()
+	return p == nil || p.Drained()
+}
+
 // Recv implements Port.
 func (f *followedPort) Recv(packets [][]byte) (int, error) {
 	f.recv.Lock()

@@ -31,7 +31,8 @@ func (w *wire) Info() PortInfo { return w.info }
 
 func (w *wire) Down() string { return "" }
 
-func (w *wire) Sent() bool { return true }
+func (w *wire) Sent() bool    { return true }
+func (w *wire) Drained() bool { return w.in.isDone() }
 
 func (w *wire) Send(packets ...[]byte) int {
 	for _, p := range packets {

@@ -13,6 +13,9 @@ func (h *HCA) Down() string { return h.port.Down() }
 // Sent reports whether the subnet has all that was sent, as far as there is a link.
 func (h *HCA) Sent() bool { return h.port.Sent() }
 
+// Drained reports whether all that had come to the port when it was called is with its queue pairs' receive queues, or dropped.
+func (h *HCA) Drained() bool { return h.port.Drained() }
+
 // linkChanged takes what the port has been told by its subnet. Queue pairs stay; those of a partition that the port is
 // not in any more carry nothing until it is again.
 func (h *HCA) linkChanged() {

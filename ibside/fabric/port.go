@@ -32,6 +32,9 @@ type Port interface {
 	// changed, and ErrClosed after Close.
 	Recv(packets [][]byte) (int, error)
 
+	// Drained reports whether Recv's caller has processed all that had come when Drained was called.
+	Drained() bool
+
 	// Close removes the port from the subnet; its group memberships end.
 	Close() error
 }

@@ -75,6 +75,13 @@ func (q *queue) poke() {
 	q.ready.Broadcast()
 }
 
+// isDone reports whether the receiver has processed all packets.
+func (q *queue) isDone() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.n == 0 && q.done == q.out
+}
+
 // isClosed reports whether the queue is closed.
 func (q *queue) isClosed() bool {
 	q.mu.Lock()

@@ -220,6 +220,9 @@ func (p *switchPort) Send(packets ...[]byte) int {
 // Sent implements Port.
 func (p *switchPort) Sent() bool { return true }
 
+// Drained implements Port.
+func (p *switchPort) Drained() bool { return p.queue.isDone() }
+
 func (p *switchPort) Recv(packets [][]byte) (int, error) {
 	n := p.queue.take(packets)
 	if n == 0 && p.queue.isClosed() {

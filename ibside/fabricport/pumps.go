@@ -182,11 +182,27 @@ func (p *Port) AwaitSent(ctx context.Context) error {
 	})
 }
 
+// AwaitReceived implements ibside.OpenPort.
+func (p *Port) AwaitReceived(ctx context.Context) error {
+	if err := waitUntil(ctx, "receive", p.hca.Drained); err != nil {
+		return err
+	}
+	for _, w := range p.workers {
+		if err := waitUntil(ctx, "receive", w.delivered); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delivered reports whether the worker's ring has all that the HCA has received for it. The pump sets its flag before it takes.
+func (w *workerSide) delivered() bool { return w.recv.Len() == 0 && !w.delivering.Load() }
+
 // drain waits until all that workers have posted is sent, and all that was received is in their rings or dropped.
 func (p *Port) drain(ctx context.Context) error {
 	return waitUntil(ctx, "drain", func() bool {
 		for _, w := range p.workers {
-			if !p.idle(w) || w.recv.Len() > 0 || w.delivering.Load() {
+			if !p.idle(w) || !w.delivered() {
 				return false
 			}
 		}

@@ -185,6 +185,15 @@ func (s *state) AwaitSent(ctx context.Context) error {
 	return all.Wait()
 }
 
+// AwaitReceived implements ibside.OpenPort.
+func (s *state) AwaitReceived(ctx context.Context) error {
+	var all errgroup.Group
+	for _, m := range s.cfg.Members {
+		all.Go(func() error { return m.Port.AwaitReceived(ctx) })
+	}
+	return all.Wait()
+}
+
 // Info implements ibside.OpenPort. What one member carries all can, so that a switch-over never cuts a message off.
 func (s *state) Info() ibside.Info {
 	out := ibside.Info{Direct: true}

@@ -23,6 +23,9 @@ func (t *qpTable) AwaitSent(ctx context.Context) error {
 	})
 }
 
+// AwaitReceived implements ibside.OpenPort: workers poll what the device writes.
+func (t *qpTable) AwaitReceived(context.Context) error { return nil }
+
 // await waits until something is done.
 func await(ctx context.Context, done func() bool) error {
 	const every = 100 * time.Microsecond

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"causeway/fleet/shares"
 	"causeway/ibside/fabricport"
@@ -140,18 +141,26 @@ func handOver(t *testing.T, w passage, seed uint64) {
 	if !all || !lcore.RightsOf(heir.datapath).Carry(ids) {
 		t.Fatalf("%d were noted", len(ids))
 	}
-	for i, s := range h.rigs { // etcd takes longer than the fabric, but the heir's queues may be full
-		for _, number := range h.waits[i] {
-			w.arrive(s, number)
-		}
-		h.waits[i] = nil
+	for _, number := range h.waits[0] { // etcd takes longer than the fabric, but the heir may hear all later
+		w.arrive(owner, number)
 	}
+	h.waits[0] = nil
 	owner.work()
+	lcore.RightsOf(heir.datapath).Late(time.Hour)
 	heir.part(lcore.Part{Open: share, Hold: share})
 	h.pass(w, 20)
 	h.drain(w)
 	if lcore.RightsOf(heir.datapath).Settled(t.Context()) != nil {
 		t.Fatal("the heir does not settle")
+	}
+	if lcore.RightsOf(heir.datapath).Done() {
+		t.Error("the heir forgets what was carried at once")
+	}
+	lcore.RightsOf(heir.datapath).Late(0)
+	heir.part(lcore.Part{Open: share, Hold: share})
+	heir.work()
+	if !lcore.RightsOf(heir.datapath).Done() {
+		t.Error("the heir never forgets what was carried")
 	}
 	heir.part(lcore.Part{Open: share})
 	h.pass(w, 5)

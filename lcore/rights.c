@@ -29,7 +29,7 @@ void rights_begin_worker(struct worker *w)
 	struct held *h = &w->held;
 	h->changes = w->datapath->rights.changes;
 	h->shares = h->next.shares = w->datapath->rights.open;
-	h->settled = h->changes;
+	h->settled = h->done = h->changes;
 	count_groups(h);
 }
 
@@ -86,13 +86,21 @@ static void count(struct held *h)
 
 static void settle(struct held *h)
 {
-	if (!h->waits[ROCE_TO_IB] && !h->waits[IB_TO_ROCE] && !h->releases[ROCE_TO_IB] && !h->releases[IB_TO_ROCE])
-		__atomic_store_n(&h->settled, h->changes, __ATOMIC_RELEASE);
+	if (h->waits[ROCE_TO_IB] || h->waits[IB_TO_ROCE] || h->unsent[ROCE_TO_IB] || h->unsent[IB_TO_ROCE])
+		return;
+	__atomic_store_n(&h->settled, h->changes, __ATOMIC_RELEASE);
+	if (!h->releases[ROCE_TO_IB] && !h->releases[IB_TO_ROCE])
+		__atomic_store_n(&h->done, h->changes, __ATOMIC_RELEASE);
 }
 
 bool rights_settled(const struct worker *w)
 {
 	return __atomic_load_n(&w->held.settled, __ATOMIC_ACQUIRE) == w->datapath->rights.changes;
+}
+
+bool rights_done(const struct worker *w)
+{
+	return __atomic_load_n(&w->held.done, __ATOMIC_ACQUIRE) == w->datapath->rights.changes;
 }
 
 void rights_take(struct worker *w)
@@ -108,6 +116,9 @@ void rights_take(struct worker *w)
 	if (more)
 		h->waits[IB_TO_ROCE] = QUEUED_MOST;
 	count(h);
+	for (enum direction d = 0; d < DIRECTIONS; d++)
+		h->unsent[d] = h->releases[d];
+	h->late_until = rte_rdtsc() + __atomic_load_n(&r->late, __ATOMIC_RELAXED);
 	settle(h);
 }
 
@@ -135,6 +146,10 @@ void rights_released(struct worker *w, enum direction d)
 	struct held *h = &w->held;
 	if (h->waits[d])
 		return; /* the queues may still have what the one before has carried */
+	h->unsent[d] = false;
+	settle(h);
+	if (rte_rdtsc() < h->late_until)
+		return; /* and so may the network */
 	for (unsigned i = d == ROCE_TO_IB ? 0 : 1; i < (d == ROCE_TO_IB ? 1 : WORDS); i++) {
 		uint64_t done = *word(&h->release, i);
 		*word(&h->shares, i) |= done;
@@ -175,6 +190,11 @@ void rights_set(struct datapath *dp, const struct shares *open, const struct sha
 	store(&r->leave, leave);
 	store(&r->hold, hold);
 	__atomic_fetch_add(&r->changes, 1, __ATOMIC_SEQ_CST);
+}
+
+void rights_late(struct datapath *dp, uint64_t late)
+{
+	__atomic_store_n(&dp->rights.late, late, __ATOMIC_RELAXED);
 }
 
 void rights_until(struct datapath *dp, uint64_t deadline)

@@ -109,7 +109,8 @@ static inline void rights_received(struct worker *w, enum direction d, unsigned 
 		rights_open(w, d, n);
 }
 
-/* Whether all that was kept of the shares that are opened has been sent, and what comes now is forwarded. */
+/* All that was kept of the shares that are opened has been sent. When nothing that was carried can come any more, what
+ * comes then is forwarded. */
 void rights_released(struct worker *w, enum direction d);
 
 /* A bridge without a fleet, and a worker that begins. */
@@ -123,8 +124,13 @@ void rights_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *carried);
 /* Changes the shares. A grace period later (policy.h) no worker forwards what is closed. */
 void rights_set(struct datapath *dp, const struct shares *open, const struct shares *leave, const struct shares *hold);
 
-/* Whether a worker has nothing to wait for and nothing to release since the last change. */
+/* Whether a worker has nothing to wait for since the last change, and has sent all that was kept of what is open; and
+ * whether it forwards that as all else. */
 bool rights_settled(const struct worker *w);
+bool rights_done(const struct worker *w);
+
+/* Changes how late packets may come that another member has carried: TSC cycles after the share was opened. */
+void rights_late(struct datapath *dp, uint64_t late);
 
 /* Changes the deadline, a TSC. */
 void rights_until(struct datapath *dp, uint64_t deadline);

@@ -28,7 +28,8 @@ type Part struct {
 	// sent from their MAC addresses any more.
 	Leave Shares
 	// Hold are those that are about to be this bridge's. What comes of these is kept. When they are in Open, too, what was
-	// kept and not carried (Carry) is sent, in order, before what comes later; those that were open already are not held.
+	// kept and not carried (Carry) is sent, in order, before what comes later, and nothing that was carried (Late); those that
+	// were open already are not held.
 	Hold Shares
 }
 
@@ -78,6 +79,17 @@ func (r Rights) Settled(ctx context.Context) error {
 
 func (r Rights) settled() bool {
 	return !slices.ContainsFunc(r.datapath.workers, func(w *Worker) bool { return !bool(C.rights_settled(w.c)) })
+}
+
+// Late is for how long after it was opened of a share that was held nothing is sent that was carried (Carry): of what members
+// hear, this one may hear some later.
+func (r Rights) Late(d time.Duration) {
+	C.rights_late(r.datapath.c, C.uint64_t(d.Seconds()*float64(C.rte_get_tsc_hz())))
+}
+
+// Done reports whether workers forward all open shares alike, so that none that is open has to be held any more.
+func (r Rights) Done() bool {
+	return !slices.ContainsFunc(r.datapath.workers, func(w *Worker) bool { return !bool(C.rights_done(w.c)) })
 }
 
 // Noted returns what packets are known by that were forwarded of shares while they were in Leave, after a Set that leaves none;

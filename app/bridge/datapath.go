@@ -11,6 +11,7 @@ import (
 	"causeway/config"
 	"causeway/dpdk"
 	"causeway/fleet/peers"
+	"causeway/fleet/right"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -69,6 +70,7 @@ func (b *Bridge) makeDatapath() error {
 	b.ports.access.Unlock()
 	if mac := virtualMAC(b.cfg.Fleet.Name); mac != (frame.MAC{}) {
 		b.shares = &shareGate{rights: lcore.RightsOf(d), name: b.cfg.Fleet.Name, virtual: mac, log: b.log}
+		b.shares.rights.Late(right.Settling(b.cfg.Fleet.Right))
 	}
 	b.readings = &readings{gate: &b.gate, datapath: d}
 	b.injector = &injector{&b.gate, d, b.log}

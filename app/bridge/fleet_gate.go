@@ -169,10 +169,10 @@ func (g *shareGate) Drop(all []shares.Share) {
 	g.noOverlap("who had the shares did not close them in time, or the assignment has changed again", "dropped", "what was kept of them")
 }
 
-// settle has the workers be done with what was held and is open now.
+// settle ends holding what is open, when workers are done with it.
 func (g *shareGate) settle() {
-	if done := both(g.part.Hold, g.part.Open); done != (lcore.Shares{}) && g.await() {
-		g.part.Hold = minus(g.part.Hold, done)
+	if g.rights.Done() {
+		g.part.Hold = minus(g.part.Hold, g.part.Open)
 	}
 }
 

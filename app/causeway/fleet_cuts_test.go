@@ -129,16 +129,22 @@ func (f *bridgeFleet) guid(n int) ib.GUID {
 	return ports[i].GUID
 }
 
-// slowed drains a member whose InfiniBand link has no credits half of the time, and one whose process stands still half of the
-// time. What they have posted leaves late, and still before what their heirs send.
+// slowed drains a member whose InfiniBand link has no credits half of the time, in each direction, and one whose process stands
+// still half of the time. What they have posted leaves late, and still before what their heirs send; and what they hear late others
+// have carried.
 func (f *bridgeFleet) slowed(right time.Duration) {
 	guid := f.guid(1)
-	f.drained("one whose InfiniBand link stalls is drained and resumes", right, func(on bool) {
+	f.drained("one whose InfiniBand link stalls is drained and resumes", right, 25*time.Millisecond, func(on bool) {
 		if err := f.subnet.Stall(guid, on); err != nil {
 			f.t.Error(err)
 		}
 	})
-	f.drained("one that is slow is drained and resumes", right, func(on bool) {
+	f.drained("one that InfiniBand's messages come to late is drained and resumes", right, right/100, func(on bool) {
+		if err := f.subnet.Withhold(guid, on); err != nil {
+			f.t.Error(err)
+		}
+	})
+	f.drained("one that is slow is drained and resumes", right, 25*time.Millisecond, func(on bool) {
 		signal := syscall.SIGCONT
 		if on {
 			signal = syscall.SIGSTOP
@@ -149,10 +155,10 @@ func (f *bridgeFleet) slowed(right time.Duration) {
 	})
 }
 
-// drained drains the first member and has it resume, several times, while what hinders it is there and is not by turns.
-func (f *bridgeFleet) drained(what string, right time.Duration, hinder func(on bool)) {
+// drained drains the first member and has it resume, several times, while what hinders it is there for half of the time, for so
+// long each.
+func (f *bridgeFleet) drained(what string, right, half time.Duration, hinder func(on bool)) {
 	f.during(what, 0, right, func() {
-		const half = 25 * time.Millisecond
 		ended, hindering := make(chan struct{}), sync.WaitGroup{}
 		hindering.Go(func() {
 			defer hinder(false)

@@ -30,6 +30,7 @@ type leaving struct {
 	epoch uint64 // of the assignment that does not give them
 	set
 	heirs map[string]bool // members that do not hold them yet
+	tell  time.Time       // when it says so; zero: it has
 	until time.Time       // when it closes them at the latest
 }
 
@@ -47,8 +48,11 @@ func (p *passing) owners() []string { return slices.Sorted(maps.Keys(p.holding))
 // lingering is how long a member waits at most for those that are to hold what it leaves. Its right is not renewed meanwhile.
 func (c *Config) lingering() time.Duration { return c.Right / 5 }
 
-// settling is how long a member goes on when all hold what it leaves: what is on its way to it by then comes.
-func (c *Config) settling() time.Duration { return c.Right / 50 }
+// Settling is how much later members may hear a packet than others do, for a right: a member goes on for so long when all hold
+// what it leaves, and they hold what they hear so long after it began to note what it forwards.
+func Settling(right time.Duration) time.Duration { return right / 50 }
+
+func (c *Config) settling() time.Duration { return Settling(c.Right) }
 
 func (m *Member) leaves() bool { return m.passing.leaving != nil }
 
@@ -61,8 +65,7 @@ func (m *Member) leave(lost set, now time.Time) bool {
 	if len(heirs) == 0 || m.view.orphaned(now) || !lasts || !m.config.Gate.Leave(lost.list()) {
 		return false
 	}
-	m.passing.leaving = &leaving{m.view.epoch, lost, heirs, until}
-	m.note(Note{Leaves: lost.bits()})
+	m.passing.leaving = &leaving{m.view.epoch, lost, heirs, now.Add(m.config.settling()), until}
 	return true
 }
 
@@ -100,11 +103,18 @@ func (v *view) orphaned(now time.Time) bool {
 	return false
 }
 
-// linger closes what the member leaves when it is time, and returns when that is.
+// linger says what the member leaves when it is time, and closes it when it is. It returns when there is more to do.
 func (m *Member) linger(now time.Time) time.Time {
 	l := m.passing.leaving
 	if l == nil {
 		return time.Time{}
+	}
+	if !l.tell.IsZero() {
+		if now.Before(l.tell) {
+			return l.tell
+		}
+		l.tell = time.Time{}
+		m.note(Note{Leaves: l.bits()})
 	}
 	if now.Before(l.until) {
 		return l.until

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"causeway/ibside/ib"
@@ -37,9 +38,19 @@ func (f *Fabric) Stall(guid ib.GUID, on bool) error {
 	return err
 }
 
-// awaitCredits waits while the port is stalled, and the subnet has not begun to end.
-func (p *switchPort) awaitCredits() {
-	for p.stalled.Load() && !p.fabric.isClosed() {
+// Withhold has the switch send nothing to the port with a GUID, as to one that gives no credits, or has it do so again. What is
+// sent to the port waits in its queue. It must be another process's.
+func (f *Fabric) Withhold(guid ib.GUID, on bool) error {
+	p, err := f.portOf(guid)
+	if err == nil {
+		p.withheld.Store(on)
+	}
+	return err
+}
+
+// awaitCredits waits while the port is stalled, or what is sent to it withheld, and the subnet has not begun to end.
+func (p *switchPort) awaitCredits(none *atomic.Bool) {
+	for none.Load() && !p.fabric.isClosed() {
 		time.Sleep(100 * time.Microsecond)
 	}
 }

@@ -165,7 +165,7 @@ func (s *server) handshake(conn *net.UnixConn) *switchPort {
 func read(conn *net.UnixConn, port *switchPort) {
 	buf := make([]byte, maxPacket)
 	for {
-		port.awaitCredits()
+		port.awaitCredits(&port.stalled)
 		n, err := conn.Read(buf)
 		if err != nil || n == 0 {
 			return
@@ -184,6 +184,7 @@ func (s *server) write(conn *net.UnixConn, port *switchPort) {
 		if err != nil {
 			return
 		}
+		port.awaitCredits(&port.withheld)
 		if n == 0 {
 			if _, err := conn.Write(appendLink(nil, port.cut.Load())); err != nil {
 				conn.Close()

@@ -50,12 +50,13 @@ type PortStats struct {
 
 // switchPort is a port of this process, or the local end of one in another process.
 type switchPort struct {
-	fabric  *Fabric
-	info    PortInfo
-	queue   *queue
-	closed  atomic.Bool
-	cut     atomic.Bool // see Cut
-	stalled atomic.Bool // see Stall
+	fabric   *Fabric
+	info     PortInfo
+	queue    *queue
+	closed   atomic.Bool
+	cut      atomic.Bool // see Cut
+	stalled  atomic.Bool // see Stall
+	withheld atomic.Bool // see Withhold
 }
 
 func newSwitch(c *capture, lmc uint8) *Switch {

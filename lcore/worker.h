@@ -92,7 +92,7 @@ struct rights {
 	struct shares open;
 	struct shares leave; /* of open: about to be another member's */
 	struct shares hold;  /* about to be this bridge's; in open, too: what was kept is sent first (handover.h) */
-	uint64_t late;	     /* TSC cycles, atomic: what was carried of these may come so long after they are opened */
+	uint64_t late;       /* TSC cycles, atomic: what was carried of these may come so long after they are opened */
 	uint64_t *carried;   /* a hash set of packets that another member has sent of these, elements atomic; 0: none */
 	unsigned n_carried;
 };
@@ -101,17 +101,17 @@ struct rights {
 struct held {
 	uint64_t changes; /* as they were when it took them */
 	uint64_t settled; /* atomic: the last of them of which nothing waits any more, and nothing that was kept */
-	uint64_t done;	  /* atomic: the last of them of which nothing is released any more either */
+	uint64_t done;    /* atomic: the last of them of which nothing is released any more either */
 	unsigned waits[DIRECTIONS]; /* packets until next is in force, at most; 0: nothing waits */
 	bool all_groups;
 	bool leaves, keeps; /* whether there are such shares */
 	bool releases[DIRECTIONS];
 	bool unsent[DIRECTIONS]; /* what was kept of these has not been sent yet */
-	uint64_t late_until;	 /* a TSC: until then these are released */
-	struct shares shares;  /* it forwards these */
-	struct shares leave;   /* and notes what, of these */
-	struct shares keep;    /* it keeps what comes of these */
-	struct shares release; /* opened, of which what was kept is to be sent first, and carried what comes late */
+	uint64_t late_until;     /* a TSC: until then these are released */
+	struct shares shares;    /* it forwards these */
+	struct shares leave;     /* and notes what, of these */
+	struct shares keep;      /* it keeps what comes of these */
+	struct shares release;   /* opened, of which what was kept is to be sent first, and carried what comes late */
 	struct {
 		struct shares shares, keep;
 	} next;

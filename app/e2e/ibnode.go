@@ -31,7 +31,10 @@ const (
 
 // AttachNode puts a node on the bridge's subnet. Its port GID is fe80:: with the
 // GUID.
-func (c *Causeway) AttachNode(n fabric.NodeConfig) (*IBNode, error) {
+func (c *Causeway) AttachNode(n fabric.NodeConfig) (*IBNode, error) { return attachNode(c.Socket, n) }
+
+// attachNode puts a node on the subnet that has a socket.
+func attachNode(socket string, n fabric.NodeConfig) (*IBNode, error) {
 	node := &IBNode{messages: make(chan fabric.Received, queuedMessages)}
 	n.OnMessage = func(_ *fabric.Node, r *fabric.Received) {
 		kept := *r
@@ -41,7 +44,7 @@ func (c *Causeway) AttachNode(n fabric.NodeConfig) (*IBNode, error) {
 		default:
 		}
 	}
-	port, err := dialSubnet(c.Socket, n)
+	port, err := dialSubnet(socket, n)
 	if err != nil {
 		return nil, err
 	}

@@ -74,11 +74,11 @@ func (s *Store) Configurations(ctx context.Context, last *Configurations) (*Conf
 	keys := [2]string{s.currentKey(), s.proposalKey()}
 	get := func(options ...clientv3.OpOption) ([2]*mvccpb.KeyValue, error) {
 		var out [2]*mvccpb.KeyValue
-		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(keys[0], options...), clientv3.OpGet(keys[1], options...)).Commit()
+		got, err := s.getAll(ctx, clientv3.OpGet(keys[0], options...), clientv3.OpGet(keys[1], options...))
 		if err != nil {
-			return out, fmt.Errorf("etcd: read %s: %w", keys[0], err)
+			return out, err
 		}
-		for i, r := range got.Responses {
+		for i, r := range got {
 			if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
 				out[i] = kvs[0]
 			}
@@ -136,9 +136,9 @@ func (s *Store) Follows(ctx context.Context, member string, f *Follower) error {
 
 // Followers returns what members say, by their names.
 func (s *Store) Followers(ctx context.Context) (map[string]Follower, error) {
-	got, err := s.client.Get(ctx, s.followerKey(""), clientv3.WithPrefix())
+	got, err := s.get(ctx, s.followerKey(""), clientv3.WithPrefix())
 	if err != nil {
-		return nil, fmt.Errorf("etcd: read %s: %w", s.followerKey(""), err)
+		return nil, err
 	}
 	all := map[string]Follower{}
 	for _, kv := range got.Kvs {
@@ -153,9 +153,9 @@ func (s *Store) Followers(ctx context.Context) (map[string]Follower, error) {
 
 // Records returns the last records of all members, by their names.
 func (s *Store) Records(ctx context.Context) (map[string]right.Record, error) {
-	got, err := s.client.Get(ctx, s.memberKey(""), clientv3.WithPrefix())
+	got, err := s.get(ctx, s.memberKey(""), clientv3.WithPrefix())
 	if err != nil {
-		return nil, fmt.Errorf("etcd: read %s: %w", s.memberKey(""), err)
+		return nil, err
 	}
 	all := map[string]right.Record{}
 	for _, kv := range got.Kvs {
@@ -188,9 +188,9 @@ func (s *Store) Push(lasting context.Context, text, by string) (*Push, error) {
 	if now.Proposal != nil {
 		return nil, fmt.Errorf("%w: %s", ErrPushing, now.Proposal.By)
 	}
-	got, err := s.client.Get(ctx, s.versionKey())
+	got, err := s.get(ctx, s.versionKey())
 	if err != nil {
-		return nil, fmt.Errorf("etcd: read %s: %w", s.versionKey(), err)
+		return nil, err
 	}
 	unchanged, version := clientv3.Compare(clientv3.CreateRevision(s.versionKey()), "=", 0), uint64(0)
 	for _, kv := range got.Kvs {

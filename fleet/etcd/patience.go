@@ -5,8 +5,11 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -63,6 +66,51 @@ func pause(ctx context.Context, patience time.Duration) time.Duration {
 		patience = min(patience, time.Until(end))
 	}
 	return max(patience/copies, time.Millisecond)
+}
+
+// get reads a key, or with options several.
+func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	got, err := again(ctx, pause(ctx, readPatience), func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return s.client.Get(ctx, key, options...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: read %s: %w", key, err)
+	}
+	return got, nil
+}
+
+// getAll reads several at one time. The first one names them in an error.
+func (s *Store) getAll(ctx context.Context, gets ...clientv3.Op) ([]*etcdserverpb.ResponseOp, error) {
+	got, err := again(ctx, pause(ctx, readPatience), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).Then(gets...).Commit()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: read %s: %w", gets[0].KeyBytes(), err)
+	}
+	return got.Responses, nil
+}
+
+// watch gives all that the fleet has there to read, and then each change to f. It fails when etcd has no leader, or its server does
+// not tell what another has committed, so that who asks another of its servers gets on.
+func (s *Store) watch(ctx context.Context, read func([]*mvccpb.KeyValue) error, f func(*clientv3.Event) error) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	timed, end := context.WithTimeout(ctx, readPatience)
+	defer end()
+	got, err := s.get(timed, s.prefix, clientv3.WithPrefix())
+	if err == nil {
+		err = read(got.Kvs)
+	}
+	if err != nil {
+		return err
+	}
+	watcher := clientv3.NewWatcher(s.client) // a connection of its own: that of a watch that has failed may be another watch's, too
+	defer watcher.Close()
+	err = s.follow(ctx, watcher.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1)), got.Header.Revision, f)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("etcd: watch %s: %w", s.prefix, err)
 }
 
 // errBehind is returned by a watch whose server does not learn what the others commit.

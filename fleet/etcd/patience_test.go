@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"causeway/fleet/etcd/etcdtest"
+	"causeway/fleet/peers"
 	"causeway/fleet/right"
 )
 
@@ -157,6 +159,8 @@ func TestWatchBehind(t *testing.T) {
 	}
 	s.renew(3)
 	go func() { _ = s.Watch(s.ctx, func(e right.Event) { seen <- e.Record.Renewals }) }() // it ends with ctx
+	lists, ended := make(chan map[string]peers.Record, 100), make(chan error, 1)
+	go func() { ended <- s.WatchPeers(s.ctx, func(all map[string]peers.Record) { lists <- all }) }()
 	for _, want := range []uint64{2, 2, 3} {
 		if n := <-seen; n != want {
 			t.Errorf("%d renewals are seen, want %d", n, want)
@@ -166,6 +170,53 @@ func TestWatchBehind(t *testing.T) {
 	s.renew(4)
 	if n := <-seen; n != 4 {
 		t.Errorf("%d renewals are seen, want 4", n)
+	}
+	if err := s.PutPeer(s.ctx, "b", peers.Record{Process: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := <-lists, <-lists; len(first) != 0 || second["b"].Process != 7 || len(second) != 1 || len(lists) != 0 {
+		t.Errorf("of the others' records there are %v, then %v, and %d more lists", first, second, len(lists))
+	}
+	s.renewed.Add(1 << 40)
+	if err := <-ended; !errors.Is(err, errBehind) {
+		t.Errorf("a watch of the others' records that is behind: %v", err)
+	}
+}
+
+// TestStalledServer: one of two servers takes requests and answers none; what is read, and told, comes by the other one. The two
+// know nothing of each other, which is no matter here.
+func TestStalledServer(t *testing.T) {
+	stalled, server := etcdtest.Start(t)
+	alive, _ := etcdtest.Start(t)
+	client, err := Dial(Config{Endpoints: []string{stalled, alive}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := New(client, "test")
+	ask := func(ctx context.Context) error {
+		_, err := s.Configurations(ctx, nil)
+		_, err2 := s.Followers(ctx)
+		_, err3 := s.Records(ctx)
+		_, err4 := s.Published(ctx)
+		_, _, err5 := s.Record(ctx, "a")
+		return errors.Join(err, err2, err3, err4, err5, s.Tell(ctx, right.Note{Member: "a"}))
+	}
+	for began := time.Now(); time.Since(began) < time.Second; { // so that there are connections to both
+		if err := ask(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Signal(syscall.SIGCONT) }() // it is killed in any case
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*readPatience)
+		if err := ask(ctx); err != nil {
+			t.Error(err)
+		}
+		cancel()
 	}
 }
 

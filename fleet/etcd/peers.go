@@ -69,42 +69,35 @@ func (s *Store) RemovePeer(ctx context.Context, member string, r peers.Record) e
 	return nil
 }
 
-// WatchPeers implements peers.Store. It fails when etcd has no leader, so that who asks another of its servers gets on.
+// WatchPeers implements peers.Store.
 func (s *Store) WatchPeers(ctx context.Context, f func(all map[string]peers.Record)) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	got, err := s.client.Get(ctx, s.peerKey(""), clientv3.WithPrefix())
-	if err != nil {
-		return fmt.Errorf("etcd: read %s: %w", s.peerKey(""), err)
-	}
 	all := map[string]peers.Record{}
-	put := func(kv *mvccpb.KeyValue) error {
-		var r peers.Record
-		err := unmarshal(kv, &r)
-		all[strings.TrimPrefix(string(kv.Key), s.peerKey(""))] = r
-		return err
-	}
-	for _, kv := range got.Kvs {
-		if err := put(kv); err != nil {
-			return err
+	change := func(kv *mvccpb.KeyValue, removed bool) (is bool, err error) {
+		name, is := strings.CutPrefix(string(kv.Key), s.peerKey(""))
+		switch {
+		case !is:
+		case removed:
+			delete(all, name)
+		default:
+			var r peers.Record
+			err = unmarshal(kv, &r)
+			all[name] = r
 		}
+		return is, err
 	}
-	f(maps.Clone(all))
-	for r := range s.client.Watch(ctx, s.peerKey(""), clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1)) {
-		if err := r.Err(); err != nil {
-			return fmt.Errorf("etcd: watch %s: %w", s.peerKey(""), err)
-		}
-		for _, e := range r.Events {
-			if e.Type == mvccpb.DELETE {
-				delete(all, strings.TrimPrefix(string(e.Kv.Key), s.peerKey("")))
-			} else if err := put(e.Kv); err != nil {
+	return s.watch(ctx, func(kvs []*mvccpb.KeyValue) error {
+		for _, kv := range kvs {
+			if _, err := change(kv, false); err != nil {
 				return err
 			}
 		}
 		f(maps.Clone(all))
-	}
-	if err := ctx.Err(); err != nil {
+		return nil
+	}, func(e *clientv3.Event) error {
+		is, err := change(e.Kv, e.Type == mvccpb.DELETE)
+		if is && err == nil {
+			f(maps.Clone(all))
+		}
 		return err
-	}
-	return fmt.Errorf("etcd: watch %s: the connection ended", s.peerKey(""))
+	})
 }

@@ -37,15 +37,15 @@ func (s *Store) Publish(ctx context.Context, member, text string) error {
 // Published returns what all members have published, by their names.
 func (s *Store) Published(ctx context.Context) (map[string]Published, error) {
 	texts, records := clientv3.OpGet(s.sharedKey(""), clientv3.WithPrefix()), clientv3.OpGet(s.memberKey(""), clientv3.WithPrefix())
-	got, err := s.client.Txn(ctx).Then(texts, records).Commit()
+	got, err := s.getAll(ctx, texts, records)
 	if err != nil {
-		return nil, fmt.Errorf("etcd: read %s: %w", s.sharedKey(""), err)
+		return nil, err
 	}
 	out := map[string]Published{}
-	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
+	for _, kv := range got[0].GetResponseRange().Kvs {
 		out[strings.TrimPrefix(string(kv.Key), s.sharedKey(""))] = Published{string(kv.Value), kv.ModRevision, true}
 	}
-	for _, kv := range got.Responses[1].GetResponseRange().Kvs {
+	for _, kv := range got[1].GetResponseRange().Kvs {
 		var r right.Record
 		if err := json.Unmarshal(kv.Value, &r); err != nil {
 			return nil, fmt.Errorf("etcd: %s was not written by a fleet of this version: %w", kv.Key, err)

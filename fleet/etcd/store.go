@@ -102,44 +102,28 @@ func decode(text []byte) (uint64, *shares.Assignment, error) {
 	return kept.Epoch, a, nil
 }
 
-// Watch implements right.Store. It fails when etcd has no leader, or its server does not tell what another has committed, so that
-// who asks another of its servers gets on.
+// Watch implements right.Store.
 func (s *Store) Watch(ctx context.Context, f func(right.Event)) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	timed, read := context.WithTimeout(ctx, readPatience)
-	defer read()
-	got, err := again(timed, pause(timed, readPatience/4), func(ctx context.Context) (*clientv3.GetResponse, error) {
-		return s.client.Get(ctx, s.prefix, clientv3.WithPrefix())
-	})
-	if err != nil {
-		return fmt.Errorf("etcd: read %s: %w", s.prefix, err)
-	}
-	for _, kv := range got.Kvs {
-		if err := s.tell(kv, f); err != nil {
-			return err
+	return s.watch(ctx, func(all []*mvccpb.KeyValue) error {
+		for _, kv := range all {
+			if err := s.tell(kv, f); err != nil {
+				return err
+			}
 		}
-	}
-	watcher := clientv3.NewWatcher(s.client) // a connection of its own: that of a watch that has failed may be another watch's, too
-	defer watcher.Close()
-	events := watcher.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1))
-	err = s.follow(ctx, events, got.Header.Revision, func(e *clientv3.Event) error {
+		return nil
+	}, func(e *clientv3.Event) error {
 		if e.Type == mvccpb.DELETE {
 			return nil // a record that an operator removed says nothing: its member may still forward
 		}
 		return s.tell(e.Kv, f)
 	})
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return fmt.Errorf("etcd: watch %s: %w", s.prefix, err)
 }
 
 // Record returns a member's last record; false: it has none.
 func (s *Store) Record(ctx context.Context, member string) (r right.Record, found bool, err error) {
-	got, err := s.client.Get(ctx, s.memberKey(member))
+	got, err := s.get(ctx, s.memberKey(member))
 	if err != nil {
-		return r, false, fmt.Errorf("etcd: read %s: %w", s.memberKey(member), err)
+		return r, false, err
 	}
 	for _, kv := range got.Kvs {
 		err = s.tell(kv, func(e right.Event) { r, found = e.Record, true })
@@ -255,7 +239,10 @@ func (s *Store) Tell(ctx context.Context, n right.Note) error {
 	if err != nil {
 		return err
 	}
-	if _, err = s.client.Put(ctx, s.noteKey(n.Member), string(text)); err != nil {
+	_, err = again(ctx, pause(ctx, patience), func(ctx context.Context) (*clientv3.PutResponse, error) {
+		return s.client.Put(ctx, s.noteKey(n.Member), string(text)) // a late copy says what no member needs any more
+	})
+	if err != nil {
 		return fmt.Errorf("etcd: write %s: %w", s.noteKey(n.Member), err)
 	}
 	return nil

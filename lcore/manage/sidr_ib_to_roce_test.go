@@ -70,15 +70,20 @@ func TestServiceOfHost(t *testing.T) {
 		node, host netip.Addr
 		version    uint8
 		vlan       uint16
+		fleet      manage.Fleet
+		from       netip.Addr // as the host is asked
 	}{
-		{"IPv4", node4, host4, 2, 0},
-		{"IPv6", node6, host6, 2, 0},
-		{"RoCEv1", node4, host4, 1, 0},
-		{"RoCEv1, IPv6", node6, host6, 1, 0},
-		{"VLAN", node4, host4, 2, 5},
+		{"IPv4", node4, host4, 2, 0, nil, node4},
+		{"IPv6", node6, host6, 2, 0, nil, node6},
+		{"RoCEv1", node4, host4, 1, 0, nil, node4},
+		{"RoCEv1, IPv6", node6, host6, 1, 0, nil, node6},
+		{"VLAN", node4, host4, 2, 5, nil, node4},
+		{"in a fleet", node4, host4, 2, 0, part{hostMAC: true}, node4},
+		{"another bridge has the host", node4, host4, 2, 0, part{}, bridge4},
+		{"another bridge has the host, IPv6", node6, host6, 2, 0, part{}, bridge6},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			s := startServices(t, func(cfg *manageConfig, cm *services) { knowing(c.version)(cfg, cm); cfg.VLAN = c.vlan })
+			s := startServices(t, func(cfg *manageConfig, cm *services) { knowing(c.version)(cfg, cm); cfg.VLAN, cfg.Fleet = c.vlan, c.fleet })
 			a := s.request(c.node, c.host)
 			d := s.asked()
 			private := make([]byte, 216)
@@ -88,7 +93,7 @@ func TestServiceOfHost(t *testing.T) {
 			if !reflect.DeepEqual(d.req.Fields(), want) {
 				t.Errorf("asked %+v", d.req.Fields())
 			}
-			if d.Version != int(c.version) || d.Dst != hostMAC || d.SrcIP != c.node || d.DstIP != c.host ||
+			if d.Version != int(c.version) || d.Dst != hostMAC || d.SrcIP != c.from || d.DstIP != c.host ||
 				(d.Tag != nil) != (c.vlan != 0) || d.Tag != nil && d.Tag.VID != c.vlan {
 				t.Errorf("asked by %+v", d.Packet)
 			}

@@ -198,11 +198,20 @@ func (q *questions) newID() uint32 {
 	}
 }
 
+// askedFrom returns the address that a host gets a request from: the node's. Where another bridge of a fleet has the host, and would
+// hear what that answers to a node, it is the bridge's own.
+func (q *questions) askedFrom(x *question, host frame.MAC) netip.Addr {
+	if _, own := q.Local.NodesLink(host); own {
+		return x.From
+	}
+	return q.Local.Toward(x.To, x.From)
+}
+
 // send sends a SIDR_REQ in the node's name. When it is lost, or the worker's ring has no room, it is sent again.
 func (q *questions) send(x *question, mac frame.MAC, version uint8, now time.Time) {
 	x.due, x.wait = now.Add(x.wait), min(2*x.wait, lastResend)
 	flow := ib.CMFlowLabel(x.SrcPort, x.Port)
-	b := q.datagram(roce.Packet{Version: int(version), Dst: mac, SrcIP: x.From, DstIP: x.To, FlowLabel: flow}, ib.AttrSIDRReq, x.tid(),
+	b := q.datagram(roce.Packet{Version: int(version), Dst: mac, SrcIP: q.askedFrom(x, mac), DstIP: x.To, FlowLabel: flow}, ib.AttrSIDRReq, x.tid(),
 		func(body []byte) {
 			private := make([]byte, ib.SIDRReqPrivateLen)
 			ib.PutCMAHeader(private, ib.CMAFields{SrcPort: x.SrcPort, Src: x.From, Dst: x.To})
@@ -251,7 +260,7 @@ func (q *questions) end(x *question, why Result, o outcome) {
 // replied takes a SIDR_REP. It must be an answer of the host that was asked to what it was asked.
 func (q *questions) replied(p *roce.Packet, rep ib.SIDRRep, now time.Time) {
 	x := q.all[rep.RequestID()]
-	if x == nil || p.SrcIP != x.To || p.DstIP != x.From || rep.ServiceID() != ib.ServiceIDFromPort(ib.PortSpaceUDP, x.Port) ||
+	if x == nil || p.SrcIP != x.To || p.DstIP != x.From && !q.Local.Has(p.DstIP) || rep.ServiceID() != ib.ServiceIDFromPort(ib.PortSpaceUDP, x.Port) ||
 		q.Hosts.IsSpoofed(p.SrcIP, p.Src, false) {
 		q.counted(ibToRoCE, Unmatched, p.SrcIP, p.DstIP, rep.ServiceID().Port())
 		return

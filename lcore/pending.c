@@ -3,23 +3,6 @@
 
 #include <rte_mempool.h>
 
-#include "partition.h"
-#include "rights.h"
-
-/* The sender of packet i. */
-static uint64_t sender_of(const struct worker *w, const struct burst *b, unsigned i)
-{
-	const struct table *t = &w->datapath->tables->proxy_qps;
-	struct table_key k = key_in(&b->lookup.from[i], partition_of(w->datapath, b, i));
-	uint64_t h = (table_hash(t, &k) ^ source_mac(b->send[i].mbuf)) * SHARE_GOLDEN;
-	return h ^ h >> 32;
-}
-
-static struct pending_sender *set_of(struct worker *w, uint64_t sender)
-{
-	return &w->pending->sender[(sender >> 32) % PENDING_SETS * PENDING_WAYS];
-}
-
 static uint32_t away(const struct pending_sender *s)
 {
 	return __atomic_load_n(&s->away, __ATOMIC_RELAXED);
@@ -33,7 +16,7 @@ static bool is_used(const struct pending_sender *s)
 
 static struct pending_sender *find(struct worker *w, uint64_t sender)
 {
-	struct pending_sender *s = set_of(w, sender);
+	struct pending_sender *s = pending_set(w, sender);
 	for (unsigned i = 0; i < PENDING_WAYS; i++)
 		if (s[i].tag == (uint32_t)sender && is_used(&s[i]))
 			return &s[i];
@@ -42,7 +25,7 @@ static struct pending_sender *find(struct worker *w, uint64_t sender)
 
 static struct pending_sender *find_or_add(struct worker *w, uint64_t sender)
 {
-	struct pending_sender *s = find(w, sender), *set = set_of(w, sender);
+	struct pending_sender *s = find(w, sender), *set = pending_set(w, sender);
 	for (unsigned i = 0; !s && i < PENDING_WAYS; i++)
 		if (!is_used(&set[i]))
 			s = &set[i];
@@ -64,7 +47,7 @@ static void write_sender(const struct worker *w, struct rte_mbuf *m, const struc
 
 void pending_punt(struct worker *w, const struct burst *b, unsigned i)
 {
-	struct pending_sender *s = find_or_add(w, sender_of(w, b, i));
+	struct pending_sender *s = find_or_add(w, pending_sender_of(b, i));
 	write_sender(w, b->send[i].mbuf, s);
 	if (!s)
 		return;
@@ -103,7 +86,7 @@ bool pending_keeps(struct worker *w, const struct burst *b, unsigned i, enum ori
 {
 	struct rte_mbuf *m = b->send[i].mbuf;
 	struct pending *p = w->pending;
-	struct pending_sender *s = find(w, sender_of(w, b, i));
+	struct pending_sender *s = find(w, pending_sender_of(b, i));
 	if (!waits(w, b, i, s) || !holds_sender(w, m))
 		return false;
 	if (p->behind == BEHIND_MOST || rte_mempool_avail_count(m->pool) < m->pool->size / 4) {

@@ -6,14 +6,15 @@
  *   1 ─ no proxy QP: punted ─▶ management makes it ─▶ requeued, or rejected ─┐
  *   2 ─ there is one: waits behind 1 ────────────────────────────────────────┴▶ 1, 2
  *
- * A sender is a (host, QPN) and a partition, by one MAC address, so that nobody holds up another's packets by taking
- * its address. It is known by a keyed hash: two of one hash wait for each other, which is no harm. Of more senders than
- * there is room for, as in a flood, the order is not kept.
+ * A sender is a (host, QPN), by one MAC address, so that nobody holds up another's packets by taking its address. It is
+ * known by a keyed hash: two of one hash wait for each other, which is no harm, and so do its packets to several
+ * partitions. Of more senders than there is room for, as in a flood, the order is not kept.
  */
 #ifndef CAUSEWAY_PENDING_H
 #define CAUSEWAY_PENDING_H
 
 #include "burst.h"
+#include "rights.h"
 
 enum {
 	PENDING_SETS = 512, /* of senders. A power of two */
@@ -61,6 +62,29 @@ static inline bool pending_any(const struct worker *w)
 static inline bool pending_nothing_behind(const struct worker *w)
 {
 	return __atomic_load_n(&w->pending->behind, __ATOMIC_RELAXED) == 0;
+}
+
+/* The sender of packet i. */
+static inline uint64_t pending_sender_of(const struct burst *b, unsigned i)
+{
+	uint64_t h = (b->lookup.from_step[i].hash ^ source_mac(b->send[i].mbuf)) * SHARE_GOLDEN;
+	return h ^ h >> 32;
+}
+
+static inline struct pending_sender *pending_set(struct worker *w, uint64_t sender)
+{
+	return &w->pending->sender[(sender >> 32) % PENDING_SETS * PENDING_WAYS];
+}
+
+/* Whether packet i may have to wait: seldom, even while many do. */
+static inline bool pending_may_keep(struct worker *w, const struct burst *b, unsigned i)
+{
+	uint64_t sender = pending_sender_of(b, i);
+	const struct pending_sender *s = pending_set(w, sender);
+	bool may = false;
+	for (unsigned k = 0; k < PENDING_WAYS; k++)
+		may |= s[k].tag == (uint32_t)sender;
+	return may;
 }
 
 /* Keeps packet i if it has to wait behind others of its sender; when too many do, it is dropped. False: it need not. */

@@ -199,7 +199,7 @@ static __rte_always_inline void choose_some(struct worker *w, struct burst *b, e
 	for (unsigned i = 0; i < n; i++) {
 		bool group = groups && b->lookup.to_group[i];
 		enum drop d = check_destination(dp, b, i, group);
-		if (unlikely(pending) && !d && pending_keeps(w, b, i, from))
+		if (unlikely(pending) && !d && pending_may_keep(w, b, i) && pending_keeps(w, b, i, from))
 			continue;
 		const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
 		bool mine = !d && proxy_qp && proxy_qp->worker == w->id && is_from(dp, proxy_qp, b->send[i].mbuf) &&

@@ -17,7 +17,8 @@ unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned
 	return partition == PARTITION_HEARD ? table_heard_in(dp->tables, n->id) : partition;
 }
 
-struct table_key key_in(const struct table_key *from, unsigned partition)
+/* The key of a source's proxy QP in a partition. */
+static struct table_key key_in(const struct table_key *from, unsigned partition)
 {
 	struct table_key k = *from;
 	k.number &= ~((uint64_t)PARTITION_MASK << PARTITION_SHIFT);

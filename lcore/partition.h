@@ -8,9 +8,6 @@
 /* The number of the partition that packet i goes to; its destination is known. */
 unsigned partition_of(const struct datapath *dp, const struct burst *b, unsigned i);
 
-/* The key of a source's proxy QP in a partition. */
-struct table_key key_in(const struct table_key *from, unsigned partition);
-
 /* Finds the proxy QP of packet i's source, its from_entry, for a destination in another partition than that of the
  * source's key, if its segment reaches that; NULL: there is none. If the partition is the same, it stays. */
 enum drop find_in_partition(const struct datapath *dp, struct burst *b, unsigned i);

@@ -83,7 +83,10 @@ func TestServiceOfHost(t *testing.T) {
 		{"another bridge has the host, IPv6", node6, host6, 2, 0, part{}, bridge6},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			s := startServices(t, func(cfg *manageConfig, cm *services) { knowing(c.version)(cfg, cm); cfg.VLAN, cfg.Fleet = c.vlan, c.fleet })
+			s := startServices(t, func(cfg *manageConfig, cm *services) {
+				knowing(c.version)(cfg, cm)
+				cfg.VLAN, cfg.Fleet = c.vlan, c.fleet
+			})
 			a := s.request(c.node, c.host)
 			d := s.asked()
 			private := make([]byte, 216)

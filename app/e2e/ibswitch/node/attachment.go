@@ -4,6 +4,7 @@ package node
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"causeway/app/e2e/ibswitch/link"
 	"causeway/ibside/fabric"
@@ -19,6 +20,10 @@ type attachment struct {
 	queue  chan []byte
 	closed chan struct{}
 	once   sync.Once
+
+	came  atomic.Int64 // packets that were queued
+	taken int64        // of these, by Recv's caller
+	done  atomic.Int64 // of these, that he has processed
 }
 
 func newAttachment(info fabric.PortInfo, l link.Link) *attachment {
@@ -49,31 +54,38 @@ func (a *attachment) Send(packets ...[]byte) int {
 // Sent implements fabric.Port: a link passes packets at once.
 func (a *attachment) Sent() bool { return true }
 
+// Drained implements fabric.Port.
+func (a *attachment) Drained() bool { return a.done.Load() == a.came.Load() }
+
 // put queues a packet of the link. It reports false when there is no room.
 func (a *attachment) put(packet []byte) bool {
+	a.came.Add(1)
 	select {
 	case a.queue <- packet:
 		return true
 	default:
+		a.came.Add(-1)
 		return false
 	}
 }
 
 // Recv waits for packets of the link.
-func (a *attachment) Recv(packets [][]byte) (int, error) {
+func (a *attachment) Recv(packets [][]byte) (n int, err error) {
+	a.done.Store(a.taken)
+	defer func() { a.taken += int64(n) }()
 	select {
 	case packets[0] = <-a.queue:
 	case <-a.closed:
 		return 0, fabric.ErrClosed
 	}
-	for n := 1; n < len(packets); n++ {
+	for n = 1; n < len(packets); n++ {
 		select {
 		case packets[n] = <-a.queue:
 		default:
 			return n, nil
 		}
 	}
-	return len(packets), nil
+	return n, nil
 }
 
 // Close ends Recv.

@@ -190,7 +190,7 @@ func TestDown(t *testing.T) {
 			if !n.Down("c") || n.Down("a") || n.Down("b") || n.Down("nobody") {
 				t.Errorf("for %s c is down: %v; a: %v; b: %v", name, n.Down("c"), n.Down("a"), n.Down("b"))
 			}
-			if lines := n.logged("fleet_peer_down"); len(lines) != 2 || !strings.HasPrefix(lines[0], `level=WARN msg=fleet_peer_down member=c way=`) ||
+			if lines := n.logged("fleet_peer_down"); len(lines) != 2 || !strings.HasPrefix(lines[0], `level=WARN msg=fleet_peer_down member=c fabric=`) ||
 				!strings.Contains(lines[0], `diagnostic="Control Detection Time Expired"`) {
 				t.Errorf("%s logs %q", name, lines)
 			}

@@ -192,7 +192,7 @@ func (p *Peers) changed(name string, x *member, f Fabric, now time.Time) {
 	switch up := state == bfd.Up; {
 	case up && !s.up:
 		s.up, s.wasUp, x.past[f].up = true, true, true
-		p.later = append(p.later, func() { p.config.Log.Info("fleet_peer_up", "member", name, "way", f.String()) })
+		p.later = append(p.later, func() { p.config.Log.Info("fleet_peer_up", "member", name, "fabric", f.String()) })
 	case !up && s.up && s.Remote() == bfd.AdminDown:
 		p.down(name, f, x, slog.LevelInfo, "the member has ended in order", now)
 	case !up && s.up:
@@ -204,6 +204,6 @@ func (p *Peers) changed(name string, x *member, f Fabric, now time.Time) {
 func (p *Peers) down(name string, f Fabric, x *member, level slog.Level, why string, now time.Time) {
 	x.sessions[f].up, x.past[f].down = false, now
 	p.later = append(p.later, func() {
-		p.config.Log.Log(context.Background(), level, "fleet_peer_down", "member", name, "way", f.String(), "diagnostic", why)
+		p.config.Log.Log(context.Background(), level, "fleet_peer_down", "member", name, "fabric", f.String(), "diagnostic", why)
 	})
 }

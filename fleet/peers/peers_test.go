@@ -40,8 +40,8 @@ func TestUp(t *testing.T) {
 		}
 		up := a.logged("fleet_peer_up")
 		slices.Sort(up)
-		if want := []string{"level=INFO msg=fleet_peer_up member=b way=ethernet", "level=INFO msg=fleet_peer_up member=b way=infiniband",
-			"level=INFO msg=fleet_peer_up member=c way=ethernet", "level=INFO msg=fleet_peer_up member=c way=infiniband"}; !slices.Equal(up, want) {
+		if want := []string{"level=INFO msg=fleet_peer_up member=b fabric=ethernet", "level=INFO msg=fleet_peer_up member=b fabric=infiniband",
+			"level=INFO msg=fleet_peer_up member=c fabric=ethernet", "level=INFO msg=fleet_peer_up member=c fabric=infiniband"}; !slices.Equal(up, want) {
 			t.Errorf("logged is %q", up)
 		}
 	})

@@ -177,6 +177,15 @@ sanitize: deps go ## test the C with the address and undefined behaviour sanitiz
 bench: build ## measure the packet path on this machine; BENCH sets options
 	@bin/causeway-perf bench $(BENCH)
 
+# The build of another commit is made in a folder of its own.
+.PHONY: fleet-upgrade
+fleet-upgrade: build ## upgrade three bridges one by one, under traffic, from the commit BEFORE to this one (root)
+	@[[ $$(id -u) == 0 ]] || { echo 'fleet-upgrade: needs root, for network namespaces; run sudo make fleet-upgrade BEFORE=COMMIT'; exit 1; }
+	@[[ '$(BEFORE)' ]] || { echo 'fleet-upgrade: name the commit to upgrade from: make fleet-upgrade BEFORE=COMMIT'; exit 1; }
+	@before=$$(mktemp -d); trap "rm -rf $$before" EXIT; \
+	git clone -q . $$before && git -C $$before checkout -q '$(BEFORE)' && $(MAKE) -C $$before build && \
+	CAUSEWAY_FLEET_BEFORE=$$before/bin/causeway go test -v -count=1 -timeout 20m -run '^TestFleetUpgrade$$' ./app/causeway
+
 .PHONY: fleet-figures
 fleet-figures: build ## measure what is lost when bridges of a fleet fail, in RUNS runs (default 5), for a table on FILE or standard output (root)
 	@[[ $$(id -u) == 0 ]] || { echo 'fleet-figures: needs root, for network namespaces; run sudo make fleet-figures'; exit 1; }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // Shared returns what all members of a fleet must have the same: a line each, sorted, of the form "WHERE KEY = VALUE", or
-// "WHERE = KEYS AND VALUES" of an entry. Keys of the machine's, such as ports, addresses and cores, are not in it.
+// "WHERE = KEYS AND VALUES" of an entry. Keys of the machine's, such as ports, addresses and cores, are not in it, nor is what has
+// its default: so members of a version that knows a key agree with those of one that does not, as long as nobody uses it.
 func (c *Config) Shared() []string {
 	var out []string
 	for i := range tables {
@@ -33,7 +35,7 @@ func (c *Config) Shared() []string {
 // sharedValues are a single table's, or one segment's, whose keys' names begin with prefix in values.
 func (c *Config) sharedValues(t *tableDoc, where, prefix string) (out []string) {
 	for i := range t.keys {
-		if k := &t.keys[i]; k.shared {
+		if k := &t.keys[i]; k.shared && c.value(prefix, k) != k.plainDefault() {
 			out = append(out, fmt.Sprintf("%s %s = %s", where, k.name, c.value(prefix, k)))
 		}
 	}
@@ -60,7 +62,7 @@ func sharedEntries(t *tableDoc, all []entry) (out []string) {
 		}
 		fields := slices.DeleteFunc(e.fields(), func(f field) bool {
 			k := findKey(t.name, f.key)
-			return k == nil || !k.shared
+			return k == nil || !k.shared || f.value == k.plainDefault() || strconv.Quote(f.value) == k.plainDefault()
 		})
 		where, words := where(t, e, all), []string{}
 		if t.name == morePorts {
@@ -88,7 +90,7 @@ func SharedDiff(own, theirs []string) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		if a[name] != b[name] {
-			return fmt.Sprintf("%s is %s here, and %s there", name, inSight(a[name]), inSight(b[name]))
+			return fmt.Sprintf("%s is %s here, and %s there", name, inSight(name, a[name]), inSight(name, b[name]))
 		}
 	}
 	return ""
@@ -104,9 +106,17 @@ func byName(lines []string) map[string]string {
 	return values
 }
 
-func inSight(value string) string {
-	if value == "" {
+// inSight is a value for operators: of a key that is absent, its default.
+func inSight(name, value string) string {
+	words := strings.Fields(name)
+	switch {
+	case value != "":
+		return withQKey.ReplaceAllString(value, "qkey "+hidden)
+	case strings.HasPrefix(name, "[["):
 		return "absent"
 	}
-	return withQKey.ReplaceAllString(value, "qkey "+hidden)
+	if k := findKey(strings.Trim(words[0], "[]"), words[len(words)-1]); k != nil && k.plainDefault() != "" {
+		return k.plainDefault()
+	}
+	return "absent"
 }

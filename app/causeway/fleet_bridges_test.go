@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -67,6 +68,7 @@ type bridgeFleet struct {
 	noDisks string // why etcd's servers have no disks of their own; "": they have
 	members map[int]*program
 	files   map[int]string
+	build   string        // the program of members that are started; "": this one
 	keys    string        // lines that members' [fleet] has besides
 	behind  time.Duration // of what has left members, a fault may lose as much now
 }
@@ -189,7 +191,7 @@ func (f *bridgeFleet) start(n int) {
 		f.t.Fatal(err)
 	}
 	f.capture.started(n)
-	f.members[n] = f.program(f.machine[n], os.Args[0], "run", "-c", f.files[n])
+	f.members[n] = f.program(f.machine[n], cmp.Or(f.build, os.Args[0]), "run", "-c", f.files[n])
 }
 
 // configure changes a member's policy while it runs.

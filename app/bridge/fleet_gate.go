@@ -222,13 +222,16 @@ func (g *shareGate) apply() {
 	for _, word := range part.Open.Groups {
 		groups += bits.OnesCount64(word)
 	}
-	g.answered.Store(part.Open.Hosts&^part.Leave.Hosts | part.Hold.Hosts)
+	g.answered.Store(answeredOf(&part))
 	had, hadGroups := g.hosts.Swap(part.Open.Hosts), g.groups.Swap(uint64(groups))
 	_ = g.rights.Set(context.Background(), &part) // which does not end
 	if had != part.Open.Hosts || hadGroups != uint64(groups) {
 		g.log.Info("fleet_shares", "host_shares", bits.OnesCount64(part.Open.Hosts), "group_shares", groups)
 	}
 }
+
+// answeredOf returns the host shares that hosts reach here. One that was held may still be so when it is left.
+func answeredOf(p *lcore.Part) uint64 { return (p.Open.Hosts | p.Hold.Hosts) &^ p.Leave.Hosts }
 
 // macOf returns the MAC address of a host share; that of share 0 is the fleet's.
 func macOf(fleet frame.MAC, s shares.Share) frame.MAC {

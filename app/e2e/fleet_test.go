@@ -192,11 +192,14 @@ func (f *kernelFleet) lossy() (times int) {
 	return times
 }
 
+func othersThan(n int) []int {
+	return slices.DeleteFunc([]int{1, 2, 3}, func(m int) bool { return m == n })
+}
+
 // drained has a member be drained and resume.
 func (f *kernelFleet) drained(n int) {
-	others := slices.DeleteFunc([]int{1, 2, 3}, func(m int) bool { return m == n })
 	f.weigh(n, "drain")
-	f.shares("half each while one is drained", 32, others...)
+	f.shares("half each while one is drained", 32, othersThan(n)...)
 	f.weigh(n, "resume")
 	f.shares("a third each after the drain", 21, 1, 2, 3)
 }
@@ -215,11 +218,10 @@ func (f *kernelFleet) weigh(n int, word string) {
 
 // ended has a member be ended by a signal, and started again.
 func (f *kernelFleet) ended(n int, signal syscall.Signal) {
-	others := slices.DeleteFunc([]int{1, 2, 3}, func(m int) bool { return m == n })
 	if err := f.members[n].stop(signal); (err == nil) != (signal == syscall.SIGTERM) {
 		f.t.Errorf("m%d ended with %v", n, err)
 	}
-	f.shares("half each while one is gone", 32, others...)
+	f.shares("half each while one is gone", 32, othersThan(n)...)
 	f.start(n)
 	f.shares("a third each after it has come back", 21, 1, 2, 3)
 }

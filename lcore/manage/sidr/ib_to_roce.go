@@ -33,8 +33,9 @@ const (
 // A question is a request of an IB node's that a RoCE host is asked.
 type question struct {
 	ibside.ServiceRequest
-	id     uint32 // RequestID on Ethernet, where all requests come from the bridge
-	in     uint8  // the number of the node's partition
+	id     uint32     // RequestID on Ethernet, where all requests come from the bridge
+	as     netip.Addr // whose name the host was asked in last, and answers to
+	in     uint8      // the number of the node's partition
 	result chan<- outcome
 	end    time.Time
 	due    time.Time // when it is sent again; zero: it waits for the host's MAC address, or for a proxy QP
@@ -210,8 +211,9 @@ func (q *questions) askedFrom(x *question, host frame.MAC) netip.Addr {
 // send sends a SIDR_REQ in the node's name. When it is lost, or the worker's ring has no room, it is sent again.
 func (q *questions) send(x *question, mac frame.MAC, version uint8, now time.Time) {
 	x.due, x.wait = now.Add(x.wait), min(2*x.wait, lastResend)
+	x.as = q.askedFrom(x, mac)
 	flow := ib.CMFlowLabel(x.SrcPort, x.Port)
-	b := q.datagram(roce.Packet{Version: int(version), Dst: mac, SrcIP: q.askedFrom(x, mac), DstIP: x.To, FlowLabel: flow}, ib.AttrSIDRReq, x.tid(),
+	b := q.datagram(roce.Packet{Version: int(version), Dst: mac, SrcIP: x.as, DstIP: x.To, FlowLabel: flow}, ib.AttrSIDRReq, x.tid(),
 		func(body []byte) {
 			private := make([]byte, ib.SIDRReqPrivateLen)
 			ib.PutCMAHeader(private, ib.CMAFields{SrcPort: x.SrcPort, Src: x.From, Dst: x.To})
@@ -260,7 +262,7 @@ func (q *questions) end(x *question, why Result, o outcome) {
 // replied takes a SIDR_REP. It must be an answer of the host that was asked to what it was asked.
 func (q *questions) replied(p *roce.Packet, rep ib.SIDRRep, now time.Time) {
 	x := q.all[rep.RequestID()]
-	if x == nil || p.SrcIP != x.To || p.DstIP != x.From && !q.Local.Has(p.DstIP) || rep.ServiceID() != ib.ServiceIDFromPort(ib.PortSpaceUDP, x.Port) ||
+	if x == nil || p.SrcIP != x.To || p.DstIP != x.as || rep.ServiceID() != ib.ServiceIDFromPort(ib.PortSpaceUDP, x.Port) ||
 		q.Hosts.IsSpoofed(p.SrcIP, p.Src, false) {
 		q.counted(ibToRoCE, Unmatched, p.SrcIP, p.DstIP, rep.ServiceID().Port())
 		return

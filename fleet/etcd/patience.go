@@ -70,7 +70,7 @@ func pause(ctx context.Context, patience time.Duration) time.Duration {
 
 // get reads a key, or with options several.
 func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	got, err := again(ctx, pause(ctx, readPatience), func(ctx context.Context) (*clientv3.GetResponse, error) {
+	got, err := again(ctx, pause(ctx, readPatience/4), func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return s.client.Get(ctx, key, options...)
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOptio
 
 // getAll reads several at one time. The first one names them in an error.
 func (s *Store) getAll(ctx context.Context, gets ...clientv3.Op) ([]*etcdserverpb.ResponseOp, error) {
-	got, err := again(ctx, pause(ctx, readPatience), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	got, err := again(ctx, pause(ctx, readPatience/4), func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).Then(gets...).Commit()
 	})
 	if err != nil {

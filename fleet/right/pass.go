@@ -65,7 +65,8 @@ func (m *Member) leave(lost set, now time.Time) bool {
 	if len(heirs) == 0 || m.view.orphaned(now) || !lasts || !m.config.Gate.Leave(lost.list()) {
 		return false
 	}
-	m.passing.leaving = &leaving{m.view.epoch, lost, heirs, now.Add(m.config.settling()), until}
+	noting := m.config.Clock.Now() // Leave may have taken long
+	m.passing.leaving = &leaving{m.view.epoch, lost, heirs, noting.Add(m.config.settling()), until}
 	return true
 }
 

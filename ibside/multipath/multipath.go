@@ -178,18 +178,19 @@ func (s *state) SendWhile(may func() bool) {
 
 // AwaitSent implements ibside.OpenPort.
 func (s *state) AwaitSent(ctx context.Context) error {
-	var all errgroup.Group
-	for _, m := range s.cfg.Members {
-		all.Go(func() error { return m.Port.AwaitSent(ctx) })
-	}
-	return all.Wait()
+	return s.each(func(p ibside.OpenPort) error { return p.AwaitSent(ctx) })
 }
 
 // AwaitReceived implements ibside.OpenPort.
 func (s *state) AwaitReceived(ctx context.Context) error {
+	return s.each(func(p ibside.OpenPort) error { return p.AwaitReceived(ctx) })
+}
+
+// each waits for all members' ports at once.
+func (s *state) each(wait func(ibside.OpenPort) error) error {
 	var all errgroup.Group
 	for _, m := range s.cfg.Members {
-		all.Go(func() error { return m.Port.AwaitReceived(ctx) })
+		all.Go(func() error { return wait(m.Port) })
 	}
 	return all.Wait()
 }

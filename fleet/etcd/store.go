@@ -140,6 +140,7 @@ func (s *Store) tell(kv *mvccpb.KeyValue, f func(right.Event)) error {
 		e.Epoch, e.Assignment, err = decode(kv.Value)
 	case strings.HasPrefix(key, s.memberKey("")):
 		err = json.Unmarshal(kv.Value, &e.Record)
+		e.Record.Revision = kv.ModRevision
 	case strings.HasPrefix(key, s.noteKey("")):
 		err = json.Unmarshal(kv.Value, &e.Note)
 	default:
@@ -197,7 +198,11 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 			if has.Claim+1 != own.Claim {
 				return right.ErrReplaced
 			}
-			return s.write(ctx, []clientv3.Cmp{s.at(r.Epoch), before}, clientv3.OpPut(s.memberKey(r.Member), string(text)), clientv3.OpPut(name, string(holds)))
+			when := []clientv3.Cmp{s.at(r.Epoch), before}
+			if r.After != 0 {
+				when = append(when, clientv3.Compare(clientv3.ModRevision(s.memberKey(r.Member)), "=", r.After))
+			}
+			return s.write(ctx, when, clientv3.OpPut(s.memberKey(r.Member), string(text)), clientv3.OpPut(name, string(holds)))
 		}
 		now, is := revisionOf(done.Responses[1].GetResponseRange().Kvs, text)
 		s.last.Store(now)

@@ -158,6 +158,36 @@ func TestStoreProcesses(t *testing.T) {
 	}
 }
 
+// TestStoreTakes: where it matters, a name is taken only in place of the record that was seen.
+func TestStoreTakes(t *testing.T) {
+	s := etcd.New(dial(t), "test")
+	first, second := right.Record{Member: "a", Process: 1, Claim: 1}, right.Record{Member: "a", Process: 2, Claim: 2}
+	seen := func() (r right.Record) {
+		t.Helper()
+		r, _, err := s.Record(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	do := func(r right.Record, want error) {
+		t.Helper()
+		if err := s.Renew(t.Context(), r); !errors.Is(err, want) {
+			t.Errorf("%+v: %v, want %v", r, err, want)
+		}
+	}
+	do(first, nil)
+	second.After = seen().Revision
+	first.Renewals++
+	do(first, nil)
+	do(second, right.ErrEpoch)
+	second.After = seen().Revision
+	do(second, nil)
+	second.Renewals++ // it has the name, whatever the record is
+	do(second, nil)
+	do(first, right.ErrReplaced)
+}
+
 // TestStoreAssignment: an assignment comes back as it was written.
 func TestStoreAssignment(t *testing.T) {
 	s := etcd.New(dial(t), "test")

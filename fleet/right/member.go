@@ -23,6 +23,7 @@ type Member struct {
 	passing   passing
 	started   bool   // its own record came back
 	claim     uint64 // as in Record
+	after     int64  // the revision of the last record of the process before
 	claimed   bool   // the store has its record
 	refused   int    // times that it had none, because of another process
 	replaced  bool
@@ -177,7 +178,7 @@ func (m *Member) sawName(r Record) {
 	case r.Process == m.config.Process:
 		m.started = true
 	case !m.started:
-		m.claim = r.Claim + 1
+		m.claim, m.after = r.Claim+1, r.Revision
 	default:
 		m.replaced = true
 	}

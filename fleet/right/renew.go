@@ -57,7 +57,11 @@ func (r *renewal) settle() {
 const refusedMost = 50
 
 func (m *Member) record() Record {
-	return Record{Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Claim: m.claim, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count,
+	after := m.after
+	if !m.view.newest().Unanimous {
+		after = 0 // the name may be taken from one that lives
+	}
+	return Record{After: after, Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Claim: m.claim, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count,
 		Unanimous: m.config.Say != nil, Carried: m.passing.carried}
 }
 

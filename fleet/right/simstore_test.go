@@ -16,6 +16,7 @@ type simStore struct {
 	log      []logged // all that was committed
 	latest   map[string]Record
 	names    map[string]Record // by which each was taken last
+	revision map[string]int64  // of each one's last record
 	epoch    uint64
 	current  *shares.Assignment
 	changed  chan struct{} // closed at each commit
@@ -23,6 +24,7 @@ type simStore struct {
 	careless bool          // a planted mistake: renewals do not compare the epoch
 	shared   bool          // another: they do not compare the process
 	anybody  bool          // another: proposals do not
+	late     bool          // another: who takes a name does not compare the record of the one before
 }
 
 type logged struct {
@@ -31,7 +33,7 @@ type logged struct {
 }
 
 func newSimStore() *simStore {
-	return &simStore{latest: map[string]Record{}, names: map[string]Record{}, changed: make(chan struct{})}
+	return &simStore{latest: map[string]Record{}, names: map[string]Record{}, revision: map[string]int64{}, changed: make(chan struct{})}
 }
 
 func (s *simStore) commit(e Event) {
@@ -45,11 +47,16 @@ func (s *simStore) renew(r Record) error {
 		return ErrEpoch
 	}
 	has := s.names[r.Member]
-	if own := has.Process == r.Process && has.Claim == r.Claim; !own && has.Claim+1 != r.Claim && !s.shared {
+	own := has.Process == r.Process && has.Claim == r.Claim
+	after := r.After == 0 || r.After == s.revision[r.Member] || s.late
+	if !own && has.Claim+1 != r.Claim && !s.shared {
 		return ErrReplaced
 	}
-	s.names[r.Member] = r
-	s.latest[r.Member] = r
+	if !own && !after {
+		return ErrEpoch
+	}
+	r.Revision = int64(len(s.log)) + 1
+	s.names[r.Member], s.latest[r.Member], s.revision[r.Member] = r, r, r.Revision
 	s.commit(Event{Record: r})
 	return nil
 }

@@ -25,6 +25,11 @@ type Record struct {
 	Epoch uint64 `json:"epoch"`
 	// Renewals counts: a record that is written is a right renewed.
 	Renewals uint64 `json:"renewals"`
+	// After is the Revision of the last record of the name that a process has seen which takes it: the store gives it the name
+	// only in place of that one; 0: of any. It is not kept.
+	After int64 `json:"-"`
+	// Revision is the store's, of the record that an event tells of.
+	Revision int64 `json:"-"`
 	// Where is where the process is, for who ends its record (package whereabouts).
 	Where string `json:"where,omitempty"`
 	// Ended: it forwards nothing, and will not before it writes again.
@@ -59,7 +64,8 @@ type Event struct {
 	Record     Record
 }
 
-// ErrEpoch is returned when the store has another assignment than the caller follows.
+// ErrEpoch is returned when the store has another assignment than the caller follows, or another last record of a name than the
+// caller has seen which takes it.
 var ErrEpoch = errors.New("right: the fleet has another assignment")
 
 // ErrReplaced is returned when another process than the caller knows of has the member's name, and by Member.Run when that
@@ -73,8 +79,8 @@ type Store interface {
 	// fails. The first events are those of a linearizable read that begins after the call.
 	Watch(ctx context.Context, f func(Event)) error
 	// Renew writes a record if the assignment is the record's, and the member's name is the record's process's by the same
-	// Claim, or another's by the one before, in one transaction. Without an assignment its epoch is 0, and the claim of a name
-	// that nobody has had. From then on the record's process has the name.
+	// Claim, or another's by the one before and the name's last record that of the revision After, in one transaction. Without an
+	// assignment its epoch is 0, and the claim of a name that nobody has had. From then on the record's process has the name.
 	Renew(ctx context.Context, r Record) error
 	// Tell writes a member's note, in place of the one before.
 	Tell(ctx context.Context, n Note) error

@@ -11,8 +11,16 @@ import (
 )
 
 // quietFleet runs a fleet to which nothing happens but what a test does, after the fleet has settled; the last machine's process
-// is not started.
+// is not started. No two may forward a share.
 func quietFleet(t *testing.T, unanimous bool, test func(s *simulation, last *simMachine)) {
+	t.Helper()
+	if err := quietly(t, unanimous, test); err != nil {
+		t.Error(err)
+	}
+}
+
+// quietly is quietFleet, and returns whether two forwarded a share.
+func quietly(t *testing.T, unanimous bool, test func(s *simulation, last *simMachine)) (err error) {
 	t.Helper()
 	if race {
 		t.Skip("the simulated world has no locks: see simulate")
@@ -42,10 +50,9 @@ func quietFleet(t *testing.T, unanimous bool, test func(s *simulation, last *sim
 			<-p.ended
 			p.gate.end()
 		}
-		if err := s.disjoint(); err != nil {
-			t.Error(err)
-		}
+		err = s.disjoint()
 	})
+	return err
 }
 
 // forwarding counts the processes whose right lasts.

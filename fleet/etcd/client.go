@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/grpclog"
 )
 
 // Config says which etcd, and as whom.
@@ -24,6 +26,10 @@ type Config struct {
 	User      string      // "": without a password
 	Password  string
 }
+
+// What gRPC has to say of connections it writes to standard error, between the lines of the bridge's log. Whoever asks etcd gets to know
+// it by the call that fails.
+func init() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) }
 
 // Dial returns a client that connects by itself, again and again: it does not fail because nobody answers.
 func Dial(c Config) (*clientv3.Client, error) {
@@ -39,7 +45,7 @@ func Dial(c Config) (*clientv3.Client, error) {
 			return nil, fmt.Errorf("etcd: endpoint %q wants TLS; name the CA's certificate", e)
 		}
 	}
-	const often = 5 * time.Second // the shortest that etcd's servers allow
+	const often = 7 * time.Second // etcd's servers end a connection that asks them more often than each 5 seconds, by their clocks
 	// A connection that was lost is tried again within half a second, and not two minutes: a fleet stands still until then.
 	again := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 	return clientv3.New(clientv3.Config{Endpoints: c.Endpoints, TLS: c.TLS, Username: c.User, Password: c.Password,

@@ -119,7 +119,7 @@ func (s *Store) Watch(ctx context.Context, f func(right.Event)) error {
 	})
 }
 
-// Record returns a member's last record; false: it has none.
+// Record returns a member's last record; false: it has none. A member does not ask for another's by the store of its own renewals.
 func (s *Store) Record(ctx context.Context, member string) (r right.Record, found bool, err error) {
 	got, err := s.get(ctx, s.memberKey(member))
 	if err != nil {
@@ -127,6 +127,7 @@ func (s *Store) Record(ctx context.Context, member string) (r right.Record, foun
 	}
 	for _, kv := range got.Kvs {
 		err = s.tell(kv, func(e right.Event) { r, found = e.Record, true })
+		s.last.Store(kv.ModRevision) // who reads it is to end it
 	}
 	return r, found, err
 }

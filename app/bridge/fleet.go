@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"causeway/ibside"
 	"causeway/ibside/ib"
 	"causeway/ibside/ipoib"
+	"causeway/lcore"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
 	"causeway/lcore/manage/bridges"
@@ -260,8 +260,8 @@ type Part struct {
 	Why           string            // it can do none; "": it can
 	Twice         string            // another fleet of its name, that does nothing because of this one; "": there is none
 	Drained       bool              // an operator has left its shares to others
-	Open          uint64            // host shares that it forwards, a bit each
-	Hosts, Groups int               // how many shares it forwards
+	Open          lcore.Shares      // those that it forwards
+	Hosts, Groups int               // how many these are
 	Right         time.Duration     // that is left; below 0: since when it has run out
 	Lapses        uint64            // how often it had run out
 	WithoutEtcd   bool              // the right is one by the other members' promises
@@ -269,6 +269,12 @@ type Part struct {
 	Unheard       map[string]uint64 // messages of these that were not taken, or not sent, by reason
 	Answered      uint64            // ARP requests of InfiniBand nodes for RoCE hosts
 	Announced     uint64            // RoCE hosts that came here, to the nodes
+}
+
+// Forwards reports whether the bridge forwards a share.
+func (p *Part) Forwards(s shares.Share) bool {
+	one := setOf([]shares.Share{s})
+	return both(p.Open, one) == one
 }
 
 // Part returns the bridge's part; false: it is in no fleet.
@@ -284,8 +290,11 @@ func (m *membership) Part() (p Part, in bool) {
 
 func (m *membership) part() (p Part) {
 	g := m.gate
-	p = Part{Fleet: m.cfg.Name, Why: m.why(), Twice: m.rivals.other(), Drained: m.leaves() == drained, Open: g.hosts.Load(), Groups: int(g.groups.Load()), Lapses: g.lapses.Load(), WithoutEtcd: m.member.Promised()}
-	p.Hosts = bits.OnesCount64(p.Open)
+	p = Part{Fleet: m.cfg.Name, Why: m.why(), Twice: m.rivals.other(), Drained: m.leaves() == drained, Lapses: g.lapses.Load(), WithoutEtcd: m.member.Promised()}
+	if open := g.opened.Load(); open != nil {
+		p.Open = *open
+		p.Hosts, p.Groups = countOf(open)
+	}
 	if until := g.deadline.Load(); until != nil {
 		p.Right = time.Until(*until)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,10 +33,9 @@ type shareGate struct {
 	part     lcore.Part
 	barred   bool          // nothing is forwarded of what is open
 	answered atomic.Uint64 // host shares that hosts reach here
-	hosts    atomic.Uint64 // that are open
-	groups   atomic.Uint64 // how many
 	lapses   atomic.Uint64
 	deadline atomic.Pointer[time.Time]
+	opened   atomic.Pointer[lcore.Shares] // what the workers forward; nil: nothing yet
 }
 
 // Open implements right.Gate.
@@ -218,15 +216,12 @@ func (g *shareGate) apply() {
 	if g.barred {
 		part = lcore.Part{}
 	}
-	groups := 0
-	for _, word := range part.Open.Groups {
-		groups += bits.OnesCount64(word)
-	}
 	g.answered.Store(answeredOf(&part))
-	had, hadGroups := g.hosts.Swap(part.Open.Hosts), g.groups.Swap(uint64(groups))
+	had := g.opened.Swap(&part.Open)
 	_ = g.rights.Set(context.Background(), &part) // which does not end
-	if had != part.Open.Hosts || hadGroups != uint64(groups) {
-		g.log.Info("fleet_shares", "host_shares", bits.OnesCount64(part.Open.Hosts), "group_shares", groups)
+	if had == nil && part.Open != (lcore.Shares{}) || had != nil && *had != part.Open {
+		hosts, groups := countOf(&part.Open)
+		g.log.Info("fleet_shares", "host_shares", hosts, "group_shares", groups)
 	}
 }
 

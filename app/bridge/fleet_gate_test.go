@@ -3,10 +3,26 @@
 package bridge
 
 import (
+	"slices"
 	"testing"
 
+	"causeway/fleet/shares"
 	"causeway/lcore"
 )
+
+// TestForwards: a part says of each share whether it is open.
+func TestForwards(t *testing.T) {
+	open := []shares.Share{0, 63, 64, 64 + 4095}
+	p := Part{Open: setOf(open)}
+	for s := range shares.Share(shares.Count) {
+		if got, want := p.Forwards(s), slices.Contains(open, s); got != want {
+			t.Errorf("%v: %t", s, got)
+		}
+	}
+	if hosts, groups := countOf(&p.Open); hosts != 2 || groups != 2 {
+		t.Errorf("%d host and %d group shares", hosts, groups)
+	}
+}
 
 // TestAnsweredOf: hosts reach a bridge for what it has open or holds, and not for what it leaves, even if it was held just before.
 func TestAnsweredOf(t *testing.T) {

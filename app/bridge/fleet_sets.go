@@ -3,6 +3,8 @@
 package bridge
 
 import (
+	"math/bits"
+
 	"causeway/fleet/shares"
 	"causeway/lcore"
 )
@@ -18,6 +20,14 @@ func setOf(all []shares.Share) (set lcore.Shares) {
 		set.Groups[s/64] |= 1 << (s % 64)
 	}
 	return set
+}
+
+// countOf returns how many host and group shares a set has.
+func countOf(set *lcore.Shares) (hosts, groups int) {
+	for _, word := range set.Groups {
+		groups += bits.OnesCount64(word)
+	}
+	return bits.OnesCount64(set.Hosts), groups
 }
 
 func combine(a, b lcore.Shares, word func(a, b uint64) uint64) (set lcore.Shares) {

@@ -162,7 +162,7 @@ func runShares(ctx context.Context, c *Call) (Result, error) {
 		if x < fleet.Hosts {
 			mac = s.MACOf(x)
 		}
-		if x < fleet.Hosts && s.Open>>x&1 != 0 {
+		if s.Forwards(x) {
 			here = "open"
 		}
 		part.Rows = append(part.Rows, []any{x.String(), mac, s.Assignment.OwnerOf(x), s.Assignment.HeirOf(x), here, s.Assignment.Pins[x]})

@@ -4,25 +4,27 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netns"
+
+	"causeway/app/fleettest"
+	"causeway/app/segment"
 	"causeway/fleet/etcd/etcdtest"
 	"causeway/fleet/shares"
 	"causeway/ibside/fabric"
 )
 
-// fleetHosts are on RoCE: their MAC addresses are the kernel's choice, and so are their shares.
+// fleetHosts are on RoCE, each of another share.
 const fleetHosts = 4
 
 // fleetFile is a member, with its number N.
@@ -63,7 +65,7 @@ type bridgeFleet struct {
 	machine map[int]place // of members
 	socket  string
 	subnet  *fabric.Fabric
-	capture *fleetCapture
+	capture *fleettest.Capture
 	etcd    [3]voter
 	noDisks string // why etcd's servers have no disks of their own; "": they have
 	members map[int]*program
@@ -88,22 +90,8 @@ func newFleet(t *testing.T) *bridgeFleet {
 	t.Helper()
 	needNamespaces(t)
 	f := &bridgeFleet{t: t, segment: newPlaceWith(t, "-m", "true"), socket: filepath.Join(t.TempDir(), "subnet.sock"), machine: map[int]place{}, members: map[int]*program{}, files: map[int]string{}}
-	var cfg fabric.Config
-	cfg.Socket = f.socket
-	captured, capture := io.Pipe()
-	cfg.Capture = capture
 	t.Cleanup(f.explain)
-	subnet, err := fabric.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.subnet, f.capture = subnet, newFleetCapture(t, subnet, captured)
-	t.Cleanup(func() {
-		if err := errors.Join(subnet.Close(), capture.Close()); err != nil {
-			t.Error(err)
-		}
-		f.capture.close()
-	})
+	f.subnet, f.capture = fleettest.NewSubnet(t, f.socket, nil)
 	for _, line := range []string{
 		"ip link set lo up", "ip link add br0 type bridge mcast_snooping 0", "ip link set br0 up", "ip link add br1 type bridge mcast_snooping 0", "ip addr add 10.99.0.254/24 dev br1", "ip link set br1 up",
 	} {
@@ -114,11 +102,11 @@ func newFleet(t *testing.T) *bridgeFleet {
 	}
 	for i := range f.hosts {
 		f.hosts[i] = newPlace(t)
-		f.segment.do(t, fmt.Sprintf("ip link add x%d mtu 4200 type veth peer name h0 mtu 4200 netns %s", i, f.hosts[i][2]))
+		f.segment.do(t, fmt.Sprintf("ip link add x%[1]d mtu 4200 type veth peer name h0 address 02:00:00:00:00:0%[1]d mtu 4200 netns %[2]s", i, f.hosts[i][2]))
 		f.segment.do(t, fmt.Sprintf("ip link set x%d master br0 up", i))
 		f.hosts[i].do(t, fmt.Sprintf("ip addr add 10.9.0.%d/24 dev h0", i+1))
 		f.hosts[i].do(t, "ip link set h0 up")
-		f.capture.ethernet(f.segment, fmt.Sprint("x", i), 0)
+		f.captured(fmt.Sprint("x", i), 0)
 	}
 	for n := range f.etcd {
 		f.vote(n, f.disk(n))
@@ -155,7 +143,7 @@ func (f *bridgeFleet) connect(n int) {
 	} {
 		f.segment.do(f.t, strings.NewReplacer("N", fmt.Sprint(n), "PID", m[2]).Replace(line))
 	}
-	f.capture.ethernet(f.segment, fmt.Sprint("s", n), n)
+	f.captured(fmt.Sprint("s", n), n)
 	for _, line := range []string{fmt.Sprintf("ip addr add 10.99.0.%d/24 dev etcd", n), "ip link set etcd up", "ip link set port up"} {
 		m.do(f.t, line)
 	}
@@ -164,6 +152,21 @@ func (f *bridgeFleet) connect(n int) {
 			f.t.Fatal("a cable does not come up")
 		}
 	}
+}
+
+// captured begins to capture at an interface of the segment: a member's, or with 0 a host's.
+func (f *bridgeFleet) captured(port string, member int) {
+	f.t.Helper()
+	pid, err := strconv.Atoi(f.segment[2])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ns, err := netns.GetFromPid(pid)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer ns.Close()
+	f.capture.Ethernet(func(do func() error) error { return segment.In(ns, do) }, port, member)
 }
 
 // program starts a command at a place.
@@ -190,7 +193,7 @@ func (f *bridgeFleet) start(n int) {
 	if err := os.WriteFile(f.files[n], []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	f.capture.started(n)
+	f.capture.Started(n)
 	f.members[n] = f.program(f.machine[n], cmp.Or(f.build, os.Args[0]), "run", "-c", f.files[n])
 }
 
@@ -205,34 +208,6 @@ func (f *bridgeFleet) configure(n int, from, to string) {
 		f.t.Fatal(err)
 	}
 	f.ctl(n, "reload")
-}
-
-// pin pins the share of the first host to each member in turn, and moves the others' away from where they are.
-func (f *bridgeFleet) pin() {
-	f.t.Helper()
-	has := func(s shares.Share, n int, how string) {
-		f.t.Helper()
-		line := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m%d .*open *%s`, s, n, how))
-		for end := time.Now().Add(within); !line.MatchString(f.ctl(n, "show", "shares")); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				f.t.Fatalf("m%d does not get %v:\n%s", n, s, f.ctl(n, "show", "shares"))
-			}
-		}
-	}
-	for i := range f.hosts {
-		s := f.shareOf(i)
-		for n := 1; i == 0 && n <= 3; n++ {
-			f.ctl(4-n, "fleet", "pin", s.String(), fmt.Sprint("m", n))
-			has(s, n, fmt.Sprint("m", n))
-		}
-		if i == 0 {
-			f.ctl(1, "fleet", "unpin", s.String())
-			continue
-		}
-		to := f.ownerOf(s)%3 + 1
-		f.ctl(2, "fleet", "move", s.String(), fmt.Sprint("m", to))
-		has(s, to, "")
-	}
 }
 
 func (f *bridgeFleet) console(n int) string {
@@ -356,6 +331,7 @@ func TestFleetOfBridges(t *testing.T) {
 	}
 	all := func(what string) { f.share(what, shares.Hosts/3, 1, 2, 3) }
 	all("a third each")
+	f.spread()
 	f.during("no fault", 0, time.Second, func() {})
 	f.during("one ends", 0, time.Second, func() { f.members[2].end(syscall.SIGTERM) })
 	f.share("half each", shares.Hosts/2, 1, 3)
@@ -370,7 +346,7 @@ func TestFleetOfBridges(t *testing.T) {
 		all("a third each after the drain")
 	})
 	f.slowed(right)
-	f.during("a host's share is pinned to each, and the others' moved", 0, right, func() { f.pin() })
+	f.during("a host's share is pinned to each, and moved", 0, right, func() { f.pin() })
 	f.listed()
 	f.dies(right, moment)
 	f.during("each of etcd's servers is killed, the leader among them", right, 0, func() {

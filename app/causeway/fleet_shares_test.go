@@ -4,8 +4,10 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
+	"time"
 
 	"causeway/fleet/shares"
 	"causeway/ibside/ib"
@@ -27,6 +29,49 @@ func (f *bridgeFleet) ownerOf(s shares.Share) int {
 	f.t.Helper()
 	owner := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m(\d)`, s)).FindStringSubmatch(f.ctl(1, "show", "shares"))
 	return int(owner[1][0] - '0')
+}
+
+// has waits until a member has a share, for a reason by the words of show shares.
+func (f *bridgeFleet) has(s shares.Share, n int, why string) {
+	f.t.Helper()
+	line := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m%d .*open *%s`, s, n, why))
+	for end := time.Now().Add(within); !line.MatchString(f.ctl(n, "show", "shares")); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			f.t.Fatalf("m%d does not get %v:\n%s", n, s, f.ctl(n, "show", "shares"))
+		}
+	}
+}
+
+// spread pins shares of hosts and of groups to each member, so that nothing can happen to one without traffic.
+func (f *bridgeFleet) spread() {
+	f.t.Helper()
+	pinned := map[shares.Share]int{}
+	for i := range 3 {
+		pinned[f.shareOf(i)] = i + 1
+	}
+	for i, g := range toRoCE {
+		pinned[shares.OfGroup(ib.MGIDRDMACM(netip.MustParseAddr(g), ib.PKeyDefault, 2))] = i%3 + 1
+	}
+	for s, n := range pinned {
+		f.ctl(n, "fleet", "pin", s.String(), fmt.Sprint("m", n))
+	}
+	for s, n := range pinned {
+		f.has(s, n, fmt.Sprint("m", n))
+	}
+}
+
+// pin pins the share of the last host, which is free, to each member in turn, and moves it away from where it is then.
+func (f *bridgeFleet) pin() {
+	f.t.Helper()
+	s := f.shareOf(fleetHosts - 1)
+	for n := 1; n <= 3; n++ {
+		f.ctl(4-n, "fleet", "pin", s.String(), fmt.Sprint("m", n))
+		f.has(s, n, fmt.Sprint("m", n))
+	}
+	f.ctl(1, "fleet", "unpin", s.String())
+	to := f.ownerOf(s)%3 + 1
+	f.ctl(2, "fleet", "move", s.String(), fmt.Sprint("m", to))
+	f.has(s, to, "")
 }
 
 // listed has "causeway acm" list each host with the GID of the member that has it.

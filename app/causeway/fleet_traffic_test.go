@@ -9,10 +9,12 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"causeway/app/fleettest"
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 )
@@ -25,7 +27,17 @@ type fleetTraffic struct {
 	assignment int // when it began
 }
 
-const fleetRate = 100 // messages a second of each stream
+// fleetRate is how many messages a second each stream has: as many as figures are to be exact, but in CI few enough for a slow
+// machine, which fourteen streams at 100 alone keep busy.
+var fleetRate = func() time.Duration {
+	if os.Getenv(figuresFile) != "" {
+		return 100
+	}
+	return 40
+}()
+
+// figuresFile names the file that what was lost is appended to, of which make fleet-figures makes a table.
+const figuresFile = "CAUSEWAY_FLEET_FIGURES"
 
 // begin begins it. The subnet's nodes come with it.
 func (f *bridgeFleet) begin() *fleetTraffic {
@@ -40,7 +52,7 @@ func (f *bridgeFleet) begin() *fleetTraffic {
 	node := x.listeners[0].qpn()
 	x.listeners[1].qpn()
 	f.learned(0x70)
-	send := []string{"send", "-json", "-rate", fmt.Sprint(fleetRate), "-to"}
+	send := []string{"send", "-json", "-rate", strconv.Itoa(int(fleetRate)), "-to"}
 	for i := range f.hosts {
 		x.senders = append(x.senders, f.hosts[i].launch(f.t, append(send, toIB, "-on", "packet:h0")...),
 			f.hosts[i].launch(f.t, append(send, "10.9.0.70", "-qpn", node, "-on", "packet:h0", "-own-qpn", "99")...))
@@ -48,6 +60,7 @@ func (f *bridgeFleet) begin() *fleetTraffic {
 	for i, g := range toRoCE {
 		x.senders = append(x.senders, launch(f.t, append(send, g, "-on", "fabric:"+f.socket, "-guid", fmt.Sprintf("0x8%d", i))...))
 	}
+	x.listeners[1].await("all traffic", func() bool { return f.capture.Streams() >= len(x.senders) })
 	return x
 }
 
@@ -100,10 +113,10 @@ func (x *fleetTraffic) end(what string, most time.Duration) {
 	x.f.figure(what, lost)
 }
 
-// figure appends what was lost to the file that CAUSEWAY_FLEET_FIGURES names, of which make fleet-figures makes a table.
+// figure appends what was lost to the file for figures, if there is one.
 func (f *bridgeFleet) figure(what string, lost time.Duration) {
 	f.t.Helper()
-	name := os.Getenv("CAUSEWAY_FLEET_FIGURES")
+	name := os.Getenv(figuresFile)
 	if name == "" {
 		return
 	}
@@ -120,10 +133,11 @@ func (f *bridgeFleet) figure(what string, lost time.Duration) {
 func (f *bridgeFleet) during(what string, most, rest time.Duration, happens func()) {
 	f.t.Helper()
 	x := f.begin()
-	before := f.noOverlap()
+	before, stretch := f.noOverlap(), fleettest.Bound(f.t)
 	time.Sleep(500 * time.Millisecond)
 	happens()
 	time.Sleep(rest)
+	most = stretch(most)
 	for p, lines := range f.noOverlap() {
 		if more := lines[len(before[p]):]; len(more) > 0 && most == 0 {
 			most = 3 * 150 * time.Millisecond

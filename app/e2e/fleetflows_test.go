@@ -6,8 +6,11 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"causeway/app/fleettest"
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 	"causeway/ibside/stamp"
@@ -15,15 +18,25 @@ import (
 
 // fleetGap is the time between two messages of a flow, and flowStep how far their first numbers are apart.
 const (
-	fleetGap = 20 * time.Millisecond
-	flowStep = 1_000_000
+	fleetGap  = 20 * time.Millisecond
+	flowStep  = 1_000_000
+	first     = 1 + 2*flowStep // of host A to its group
+	published = 1 + 3*flowStep // of the node to its group
 )
 
-// A fleetFlow is numbered messages. They are judged when they have come.
+// A fleetFlow is numbered messages to one receiver. They are judged when they have come.
 type fleetFlow struct {
-	name string
-	came func() []uint32 // the numbers of all that have come, in order
-	mark uint32          // the last message that was judged
+	name   string
+	stream uint32
+	came   func() []uint32 // the numbers of all that have come, in order
+}
+
+// streamOf tells apart, of a message's number, what is sent and what is answered.
+func streamOf(number uint32, toIB bool) uint32 {
+	if toIB {
+		return number / flowStep * 2
+	}
+	return number/flowStep*2 + 1
 }
 
 // begin starts the flows: of each host to the node and back, of host A to a group, and of the node to a group of both hosts.
@@ -38,10 +51,9 @@ func (f *kernelFleet) begin(a, b *Guest) {
 	for i, host := range []Peer{{Guest: a, IP: "10.9.0.1"}, {Guest: b, IP: "fd09::2"}} {
 		first, node := uint32(1+i*flowStep), []string{"10.9.0.7", "fd09::7"}[i]
 		sender := f.udend(host, fmt.Sprintf("%s --seq %d --to %s --qpn %d stream", gap, first, node, f.node.QP().QPN()))
-		f.flows = append(f.flows, f.toNode("host "+host.Name+" to the node", first), f.toHost("and back", sender))
-		f.flows = append(f.flows, f.toHost("the node's group to host "+host.Name, f.udend(host, fmt.Sprintf("%s --mgid %s recv", gap, groupV6))))
+		f.flows = append(f.flows, f.toNode("host "+host.Name+" to the node", first), f.toHost("and back", first, sender))
+		f.flows = append(f.flows, f.toHost("the node's group to host "+host.Name, published, f.udend(host, fmt.Sprintf("%s --mgid %s recv", gap, groupV6))))
 	}
-	const first = 1 + 2*flowStep
 	f.udend(Peer{Guest: a, IP: "10.9.0.1"}, fmt.Sprintf("%s --seq %d --to %s --qpn 0xffffff send", gap, first, groupV4))
 	f.flows = append(f.flows, f.toNode("host A's group to the node", first))
 	f.ending = make(chan struct{})
@@ -51,12 +63,13 @@ func (f *kernelFleet) begin(a, b *Guest) {
 	}
 	go f.publish(message)
 	f.t.Cleanup(f.stop)
-	f.lost() // what comes before all members know all is not judged
+	f.marks, f.assignment = f.until(), f.newest() // what comes before all members know all is not judged
+	f.captured(f.marks)
 }
 
 // publish has the node send to its group until the end.
 func (f *kernelFleet) publish(message fabric.Send) {
-	for number := uint64(1 + 3*flowStep); ; number++ {
+	for number := uint64(published); ; number++ {
 		message.Payload = stamp.Message(number, 64)
 		if err := f.node.Send(message); err != nil {
 			f.t.Error(err)
@@ -88,9 +101,9 @@ func (f *kernelFleet) udend(host Peer, args string) *UDEnd {
 	return u
 }
 
-// toHost is a flow that a host receives.
-func (f *kernelFleet) toHost(name string, receiver *UDEnd) *fleetFlow {
-	return &fleetFlow{name: name, came: func() (all []uint32) {
+// toHost is a flow that a host receives, with the number of its first message.
+func (f *kernelFleet) toHost(name string, first uint32, receiver *UDEnd) *fleetFlow {
+	return &fleetFlow{name: name, stream: streamOf(first, false), came: func() (all []uint32) {
 		for _, e := range Only(soFar(f.t, receiver), "received") {
 			if !e.Intact || e.Status != "success" {
 				f.t.Errorf("%s: %+v", name, e)
@@ -103,7 +116,7 @@ func (f *kernelFleet) toHost(name string, receiver *UDEnd) *fleetFlow {
 
 // toNode is a flow that the node receives, with the number of its first message.
 func (f *kernelFleet) toNode(name string, first uint32) *fleetFlow {
-	return &fleetFlow{name: name, came: func() []uint32 {
+	return &fleetFlow{name: name, stream: streamOf(first, true), came: func() []uint32 {
 		for f.node.Waiting() > 0 {
 			m, err := f.node.Receive(within(f.t, stepTime))
 			if err != nil {
@@ -120,11 +133,10 @@ func (f *kernelFleet) toNode(name string, first uint32) *fleetFlow {
 	}}
 }
 
-// lost judges all flows since the last time, when ten more messages of each have come: each came once, and in order. It returns
-// how many were lost of each.
-func (f *kernelFleet) lost() map[string]int {
+// until waits until ten more messages of each flow have come, and returns up to which number each stream is to be judged: its last one
+// that all its receivers have.
+func (f *kernelFleet) until() map[uint32]uint32 {
 	f.t.Helper()
-	lost := map[string]int{}
 	for _, x := range f.flows {
 		begin := len(x.came())
 		for ctx := within(f.t, stepTime); len(x.came()) < begin+10; time.Sleep(5 * pollEvery) {
@@ -133,41 +145,86 @@ func (f *kernelFleet) lost() map[string]int {
 			}
 		}
 	}
+	last := map[uint32]uint32{}
 	for _, x := range f.flows {
-		last, came := x.mark, 0
+		highest := slices.Max(x.came())
+		if before, known := last[x.stream]; !known || highest < before {
+			last[x.stream] = highest
+		}
+	}
+	return last
+}
+
+// received judges what has come of each flow up to these numbers: once, and in order. It returns how many were lost of the flow that
+// lost most, and how many have come of each stream, to the receiver that has fewest.
+func (f *kernelFleet) received(what string, until map[uint32]uint32) (lost uint64, arrived map[uint32]uint64) {
+	f.t.Helper()
+	arrived = map[uint32]uint64{}
+	for _, x := range f.flows {
+		last, came := f.marks[x.stream], uint64(0)
 		for _, number := range x.came() {
-			switch {
-			case number <= x.mark:
+			if number <= f.marks[x.stream] || number > until[x.stream] {
 				continue
-			case number <= last:
-				f.t.Errorf("%s: message %d came after %d", x.name, number, last)
+			}
+			if number <= last {
+				f.t.Errorf("%s, %s: message %d came after %d", what, x.name, number, last)
 			}
 			came, last = came+1, max(last, number)
 		}
-		lost[x.name], x.mark = int(last-x.mark)-came, last
-		f.proof.add(came)
+		lost = max(lost, uint64(until[x.stream]-f.marks[x.stream])-came)
+		if before, known := arrived[x.stream]; !known || came < before {
+			arrived[x.stream] = came
+		}
+		f.proof.add(int(came))
 	}
-	return lost
+	return lost, arrived
 }
+
+// captured takes what was captured of each stream up to these numbers.
+func (f *kernelFleet) captured(until map[uint32]uint32) []fleettest.Seen {
+	f.t.Helper()
+	for stream, last := range until {
+		for ctx := within(f.t, stepTime); !f.capture.Left(stream, uint64(last)); time.Sleep(pollEvery) {
+			if ctx.Err() != nil {
+				f.t.Fatalf("message %d has come, and was not captured", last)
+			}
+		}
+	}
+	time.Sleep(10 * pollEvery) // what other ports have sent before may not have been read yet
+	return f.capture.Take(func(m fleettest.Seen) bool { return m.Number <= uint64(until[m.Stream]) })
+}
+
+// judge judges all flows since the last time, by what has come and by the captures of all ports; of none more than a time's may be
+// lost.
+func (f *kernelFleet) judge(what string, most time.Duration) {
+	f.t.Helper()
+	until := f.until()
+	lost, arrived := f.received(what, until)
+	newest := f.newest()
+	e := fleettest.Egress{
+		All: f.captured(until), Assignments: newest - f.assignment, Arrived: arrived, Most: messagesOf(most), Behind: messagesOf(f.behind), Joined: true,
+	}
+	wrong, _ := e.Check()
+	f.marks, f.assignment = until, newest
+	f.proof.measured("%s: %v lost at most", what, time.Duration(lost)*fleetGap)
+	f.t.Logf("%s: %d messages captured, %d assignments, %d lost of a flow at most", what, len(e.All), e.Assignments, lost)
+	if lost > messagesOf(most) || len(wrong) > 0 {
+		f.t.Errorf("%s: %d messages of a flow were lost, of %v; and %d mistakes at egress:\n%s", what, lost, most, len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
+	}
+}
+
+// messagesOf returns how many messages of a flow there are in a time.
+func messagesOf(d time.Duration) uint64 { return uint64(d / fleetGap) }
 
 // during has something happen under traffic, of which no flow may lose more than a time's.
 func (f *kernelFleet) during(what string, most time.Duration, happens func()) {
 	f.t.Helper()
-	before := f.lossy()
+	before, stretch := f.lossy(), fleettest.Bound(f.t)
 	happens()
+	most = stretch(most)
 	if more := f.lossy() - before; more > 0 && most == 0 {
 		f.t.Logf("%s: shares passed %d times without an overlap, because this machine is slow", what, more)
 		most = 3 * 150 * time.Millisecond
 	}
-	lost := f.lost()
-	for name, n := range lost {
-		if time.Duration(n)*fleetGap > most {
-			f.t.Errorf("%s, %s: %d messages were lost, of %v", what, name, n, most)
-		}
-	}
-	worst := 0
-	for _, n := range lost {
-		worst = max(worst, n)
-	}
-	f.proof.measured("%s: %v lost at most", what, time.Duration(worst)*fleetGap)
+	f.judge(what, most)
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package fleettest tests fleets of bridges: it breaks what is between three members, and judges the fleet by captures of all that
+// leaves their ports.
+package fleettest
 
 import (
 	"encoding/binary"
@@ -8,17 +10,14 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gopacket/gopacket/pcapgo"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"causeway/app/segment"
 	"causeway/fleet/shares"
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
@@ -27,80 +26,134 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// seen is a numbered message, captured where it came out of somebody's port into the segment or the subnet.
-type seen struct {
-	at     time.Time
-	member int          // whose port it is; 0: a host's or a node's
-	toIB   bool         // the way that it goes
-	share  shares.Share // by which the members divide it; of hosts and nodes only
-	stream uint32
-	number uint64
+// members are their names, by their numbers from 1.
+var members = []string{"", "m1", "m2", "m3"}
+
+// Seen is a numbered message, captured where it came out of somebody's port into the segment or the subnet.
+type Seen struct {
+	At      time.Time
+	Member  int          // whose port it is; 0: a host's or a node's
+	ToIB    bool         // the way that it goes
+	Divided bool         // by shares among the members, and not the one's that a node has answered; of hosts and nodes only
+	Share   shares.Share // if so
+	Stream  uint32
+	Number  uint64
 }
 
-// fleetCapture captures all that members, hosts and nodes send.
-type fleetCapture struct {
+// Capture captures all that members, hosts and nodes send.
+type Capture struct {
 	t       *testing.T
+	stream  func(s stamp.Stamp, toIB bool) uint32
 	ending  atomic.Bool
 	running sync.WaitGroup
 
 	mu    sync.Mutex
-	since []seen             // the last take
+	since []Seen             // what was not taken
 	sent  map[int]*[2]uint64 // by each member since it was started: to RoCE, to InfiniBand
 }
 
-// newFleetCapture begins with the subnet, whose capture comes from a pipe.
-func newFleetCapture(t *testing.T, subnet *fabric.Fabric, from *io.PipeReader) *fleetCapture {
-	c := &fleetCapture{t: t, sent: map[int]*[2]uint64{}}
+// NewSubnet makes a subnet at a socket, and begins to capture there, until the test ends. stream says which stream a message is
+// of; nil: the one of its stamp.
+func NewSubnet(t *testing.T, socket string, stream func(s stamp.Stamp, toIB bool) uint32) (*fabric.Fabric, *Capture) {
+	t.Helper()
+	if stream == nil {
+		stream = func(s stamp.Stamp, _ bool) uint32 { return s.Stream }
+	}
+	c := &Capture{t: t, stream: stream, sent: map[int]*[2]uint64{}}
+	from, to := io.Pipe()
+	subnet, err := fabric.New(fabric.Config{Socket: socket, Capture: to})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.running.Go(func() {
 		if err := c.infiniband(subnet, from); err != nil {
 			t.Error(err)
 		}
 	})
-	return c
+	t.Cleanup(func() {
+		if err := errors.Join(subnet.Close(), to.Close()); err != nil {
+			t.Error(err)
+		}
+		c.ending.Store(true)
+		c.running.Wait()
+	})
+	return subnet, c
 }
 
 // note takes in a message.
-func (c *fleetCapture) note(m seen, payload []byte) {
+func (c *Capture) note(m Seen, payload []byte) {
 	s, v := stamp.Read(payload)
 	if !v.Stamped() {
 		return // of the bridges' management
 	}
-	m.stream, m.number = s.Stream, s.Number
+	m.Stream, m.Number = c.stream(s, m.ToIB), s.Number
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.since = append(c.since, m)
-	if m.member != 0 {
+	if m.Member != 0 {
 		way := 0
-		if m.toIB {
+		if m.ToIB {
 			way = 1
 		}
-		c.sent[m.member][way]++
+		c.sent[m.Member][way]++
 	}
 }
 
-// started begins to count what a member sends.
-func (c *fleetCapture) started(n int) {
+// Started begins to count what a member sends.
+func (c *Capture) Started(member int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sent[n] = new([2]uint64)
+	c.sent[member] = new([2]uint64)
 }
 
-// take returns what was captured since it was called last.
-func (c *fleetCapture) take() []seen {
+// Sent returns how many messages a member has sent since it was started.
+func (c *Capture) Sent(member int) (toRoCE, toIB uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := c.since
-	c.since = nil
+	return c.sent[member][0], c.sent[member][1]
+}
+
+// Left reports whether a member has sent a message that was not taken yet.
+func (c *Capture) Left(stream uint32, number uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.since, func(m Seen) bool { return m.Member != 0 && m.Stream == stream && m.Number == number })
+}
+
+// Streams counts those of which members have sent what was not taken yet.
+func (c *Capture) Streams() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	streams := map[uint32]bool{}
+	for _, m := range c.since {
+		if m.Member != 0 {
+			streams[m.Stream] = true
+		}
+	}
+	return len(streams)
+}
+
+// Take returns of what was captured, and not taken before, what is wanted; nil wants all.
+func (c *Capture) Take(wanted func(Seen) bool) (all []Seen) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = slices.DeleteFunc(c.since, func(m Seen) bool {
+		takes := wanted == nil || wanted(m)
+		if takes {
+			all = append(all, m)
+		}
+		return takes
+	})
 	return all
 }
 
 // infiniband reads the switch's capture.
-func (c *fleetCapture) infiniband(subnet *fabric.Fabric, from io.Reader) error {
+func (c *Capture) infiniband(subnet *fabric.Fabric, from io.Reader) error {
 	r, err := pcapgo.NewReader(from)
 	if err != nil {
 		return err
 	}
-	members := map[ib.LID]int{} // LIDs are not given out again
+	numbers := map[ib.LID]int{} // of members; LIDs are not given out again
 	for {
 		b, _, err := r.ReadPacketData()
 		if err == io.EOF {
@@ -113,33 +166,25 @@ func (c *fleetCapture) infiniband(subnet *fabric.Fabric, from io.Reader) error {
 		if fault != ib.FaultNone {
 			continue
 		}
-		if _, known := members[p.SLID]; !known {
+		if _, known := numbers[p.SLID]; !known {
 			for _, port := range subnet.Ports() {
-				members[port.LID] = slices.Index([]string{"", "m1", "m2", "m3"}, port.Name)
+				numbers[port.LID] = max(slices.Index(members, port.Name), 0)
 			}
 		}
-		m := seen{at: record.Time, member: max(members[p.SLID], 0)}
-		if m.toIB = m.member != 0; !m.toIB && p.GRH != nil {
-			m.share = shares.OfGroup(p.GRH.DGID)
+		m := Seen{At: record.Time, Member: numbers[p.SLID]}
+		if m.ToIB = m.Member != 0; !m.ToIB && p.GRH != nil && p.GRH.DGID.IsIBMulticast() {
+			m.Divided, m.Share = true, shares.OfGroup(p.GRH.DGID)
 		}
 		c.note(m, p.Payload)
 	}
 }
 
-// ethernet captures what comes into the segment by one of its ports, which is a member's or, with 0, a host's.
-func (c *fleetCapture) ethernet(at place, port string, member int) {
+// Ethernet captures what comes into the segment by one of its interfaces, which is a member's or, with 0, a host's. at runs what it
+// is given in the segment's network namespace.
+func (c *Capture) Ethernet(at func(func() error) error, port string, member int) {
 	c.t.Helper()
-	pid, err := strconv.Atoi(at[2])
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	ns, err := netns.GetFromPid(pid)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer ns.Close()
 	var fd int
-	err = segment.In(ns, func() (err error) {
+	err := at(func() (err error) {
 		fd, err = ingress(port)
 		return err
 	})
@@ -174,7 +219,7 @@ func ingress(port string) (int, error) {
 }
 
 // receive reads a packet socket until the capture ends.
-func (c *fleetCapture) receive(fd, member int) error {
+func (c *Capture) receive(fd, member int) error {
 	b, control := make([]byte, 9018), make([]byte, 64)
 	for !c.ending.Load() {
 		n, more, _, _, err := unix.Recvmsg(fd, b, control, 0)
@@ -191,9 +236,9 @@ func (c *fleetCapture) receive(fd, member int) error {
 		if err != nil {
 			return err
 		}
-		m := seen{at: at, member: member, toIB: member == 0}
-		if m.toIB {
-			m.share = shares.OfHost(p.Src)
+		m := Seen{At: at, Member: member, ToIB: member == 0}
+		if m.ToIB {
+			m.Divided, m.Share = true, shares.OfHost(p.Src)
 		}
 		c.note(m, p.Payload)
 	}
@@ -209,10 +254,4 @@ func stamped(control []byte) (time.Time, error) {
 		}
 	}
 	return time.Time{}, errors.Join(errors.New("a frame has no time"), err)
-}
-
-// close ends it, after the subnet.
-func (c *fleetCapture) close() {
-	c.ending.Store(true)
-	c.running.Wait()
 }

@@ -65,18 +65,23 @@ static bool await(struct worker *w)
 	return n != 0;
 }
 
+/* Whether something had come that did not wake the worker. It polls at once: while it disarms, something may come. */
+static bool overslept(struct worker *w)
+{
+	ports_update(w); /* nobody waited with what was done to a port meanwhile */
+	return worker_poll(w);
+}
+
 static void sleep_until_woken(struct worker *w)
 {
-	bool woken = true;
 	arm(w);
 	w->empty = 0;
 	if (!worker_poll(w) && !w->stop) {
 		COUNT(w->counters.sleeps, 1);
-		woken = await(w);
+		if (!await(w) && overslept(w))
+			COUNT(w->counters.overslept, 1);
 	}
 	disarm(w);
-	if (!woken && worker_poll(w))
-		COUNT(w->counters.overslept, 1);
 }
 
 /* Injected faults delay packets, which no descriptor tells of. */

@@ -5,33 +5,43 @@ package right
 import (
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"causeway/fleet/shares"
 )
 
-// seeds is how many the simulation runs; CAUSEWAY_FLEET_SEEDS says more.
-func seeds(t *testing.T) uint64 {
+// seeds are those that the simulation runs, without the last one; CAUSEWAY_FLEET_SEEDS has others, as 100000, or 50000-100000.
+func seeds(t *testing.T) (from, to uint64) {
 	t.Helper()
 	text := os.Getenv("CAUSEWAY_FLEET_SEEDS")
 	switch {
 	case text != "":
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("CAUSEWAY_FLEET_SEEDS: %v", err)
+		first, last, both := strings.Cut(text, "-")
+		if !both {
+			first, last = "0", text
 		}
-		return n
+		from, err := strconv.ParseUint(first, 10, 64)
+		to, err2 := strconv.ParseUint(last, 10, 64)
+		if err != nil || err2 != nil || from >= to {
+			t.Fatalf("CAUSEWAY_FLEET_SEEDS=%s is no number of seeds, as 100000, nor the first of them and the one after the last, as 50000-100000", text)
+		}
+		return from, to
 	case testing.Short():
-		return 50
+		return 0, 50
 	}
-	return 300
+	return 0, 300
 }
 
 // Whatever happens to processes, clocks, the store and the ways to it: no share is forwarded twice, and afterwards all are.
 func TestSimulation(t *testing.T) {
-	n := seeds(t)
+	from, to := seeds(t)
+	n := to - from
 	handovers, passed, agreed := 0, 0, 0
-	for seed := range n {
+	for seed := from; seed < to; seed++ {
+		if done := seed - from; done > 0 && done%5000 == 0 {
+			t.Logf("%d of %d seeds are done", done, n)
+		}
 		s, err := simulate(t, seed, func(*simulation, *Member) {})
 		if err != nil {
 			t.Error(err)

@@ -61,7 +61,7 @@ func TestWholeWayToIB(t *testing.T) {
 				defer pin.Unpin()
 				pin.Pin(&all[0])
 				w.c.record, w.c.record_max = &all[0], n
-				for tries := 0; w.c.record_n < n && tries < 100; tries++ { // a busy machine sends less in the time of one
+				for tries := 0; w.c.record_n < n && tries < 2000; tries++ { // a busy machine sends less in the time of one
 					runWhole(t, w)
 				}
 				w.c.record = nil

@@ -105,15 +105,20 @@ static inline uint64_t source_mac(const struct rte_mbuf *m)
 	return load64(rte_pktmbuf_mtod_offset(m, const uint8_t *, 4)) >> 16;
 }
 
-/* Whether a frame's source MAC address is that of the host of a proxy QP: one word of the entry, in a line that is read
- * in any case. What is written there is a station's, but may be configured to be our own, so that is looked at. */
-static inline bool is_from(const struct datapath *dp, const struct proxy_qp_entry *proxy_qp, const struct rte_mbuf *m)
+/* Whether a MAC address is that of the host of a proxy QP, whose src is given: one word of the entry, in a line that is
+ * read in any case. What is written there is a station's, but may be configured to be our own, so that is looked at. */
+static inline bool is_host_of(const struct datapath *dp, const struct proxy_qp_entry *proxy_qp, uint64_t src,
+			      uint64_t mac)
 {
-	uint64_t mac = source_mac(m);
-	uint64_t src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);
-	if (likely(src == mac))
+	if (likely((src ^ mac) << (64 - L2_MAC_BITS) == 0))
 		return (mac != 0) & (mac != dp->segment[segment_of_key(&proxy_qp->key)].mac);
 	return src == 0 && is_station(dp, mac);
+}
+
+/* Whether a frame comes from the host of a proxy QP. */
+static inline bool is_from(const struct datapath *dp, const struct proxy_qp_entry *proxy_qp, const struct rte_mbuf *m)
+{
+	return is_host_of(dp, proxy_qp, __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED), source_mac(m));
 }
 
 /* Whether this worker has a mirror. */

@@ -32,7 +32,7 @@ fastroute_group(const struct datapath *dp, const struct mgid_entry *to, struct m
 {
 	if (unlikely(to->version != ROCE_V2 || !(to->flags & GROUP_TO_ROCE) || msg->payload_len > to->mtu))
 		return NULL;
-	msg->group = to->id & ((1u << GROUP_ID_BITS) - 1);
+	msg->group = table_group_id(to);
 	*s = segment_at(dp, to->id >> GROUP_ID_BITS);
 	return &to->peer;
 }
@@ -48,17 +48,17 @@ static __rte_always_inline bool fastroute_from(const struct source_entry *from, 
 /* write_headers() of a usual message. */
 static __rte_always_inline struct icrc_job fastroute_write(struct worker *w, const struct message *msg,
 							   const struct roce_peer *to, const struct segment *s,
-							   const uint8_t *src_ip, bool six)
+							   const uint8_t *src_ip, bool six, bool group)
 {
-	return write_frame(w, msg, &(struct route){src_ip, to, s, ROCE_V2, six}, HEADER_GRH, IB_RECV_GRH);
+	return write_frame(w, msg, &(struct route){src_ip, to, s, ROCE_V2, six, group}, HEADER_GRH, IB_RECV_GRH);
 }
 
 /* Out of line, so that the rest needs fewer registers. */
 static __rte_noinline struct icrc_job fastroute_write_six(struct worker *w, const struct message *msg,
 							  const struct roce_peer *to, const struct segment *s,
-							  const uint8_t *src_ip)
+							  const uint8_t *src_ip, bool group)
 {
-	return fastroute_write(w, msg, to, s, src_ip, true);
+	return fastroute_write(w, msg, to, s, src_ip, true, group);
 }
 
 /* Routes message i and writes its frame but for the ICRC. Returns UNUSUAL for messages that are not, and why a usual
@@ -75,7 +75,7 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 		return UNUSUAL;
 	const struct roce_peer *peer =
 		group ? fastroute_group(w->datapath, to, msg, &s) : fastroute_host(w->datapath, to, msg, &s);
-	if (unlikely(!peer || (group && !holds_group(w, to)) ||
+	if (unlikely(!peer || (group && !holds_group(w, msg->group)) ||
 		     !fastroute_from(from, s, group ? from->partition : partition_in(to, false))))
 		return UNUSUAL;
 	bool six = !is_ipv4(peer->ip);
@@ -85,8 +85,8 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 	enum drop d = group ? apply_group_actions(w, to, msg) : PASS;
 	if (unlikely(d))
 		return d;
-	*icrc = six ? fastroute_write_six(w, msg, peer, s, from->ip6)
-		    : fastroute_write(w, msg, peer, s, from->ip4, false);
+	*icrc = six ? fastroute_write_six(w, msg, peer, s, from->ip6, group)
+		    : fastroute_write(w, msg, peer, s, from->ip4, false, group);
 	return PASS;
 }
 

@@ -40,6 +40,7 @@ static enum drop route_in(struct worker *w, const struct segment *s, const struc
 	peer_in(s, m, peer, &r->version);
 	r->segment = s;
 	r->to = peer;
+	r->group = true;
 	if (msg->payload_len > m->mtu || (r->version != PLAIN_UDP && msg->payload_len > s->roce_mtu))
 		return DROP_mtu_exceeded;
 	enum drop d = route_from(w, source, r);
@@ -66,7 +67,7 @@ static void add_copy(struct worker *w, const struct message *msg, const struct r
 	c->recv[i].mbuf = m;
 	copy->recv = &c->recv[i];
 	copy->payload = rte_pktmbuf_mtod_offset(m, uint8_t *, IB_GRH_LEN);
-	c->icrc[i] = r->version == PLAIN_UDP ? write_datagram(w->datapath, copy, *r) : write_headers(w, copy, r);
+	c->icrc[i] = r->version == PLAIN_UDP ? write_datagram(w, copy, *r) : write_headers(w, copy, r);
 }
 
 unsigned route_to_segments(struct worker *w, struct egress *e, unsigned i, const struct mgid_entry *m,
@@ -80,7 +81,7 @@ unsigned route_to_segments(struct worker *w, struct egress *e, unsigned i, const
 	unsigned n = 0, takers = 0;
 	if (!(m->flags & GROUP_TO_ROCE))
 		return DROP_mc_direction;
-	msg->group = m->id & ((1u << GROUP_ID_BITS) - 1);
+	msg->group = table_group_id(m);
 	for (uint32_t left = m->id >> GROUP_ID_BITS; left; left &= left - 1, n++) {
 		const struct segment *s = &w->datapath->segment[__builtin_ctz(left)];
 		why[n] = route_in(w, s, m, source, msg, &to[n], &peer[n]);

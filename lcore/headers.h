@@ -16,6 +16,7 @@
 
 #include "egress.h"
 #include "proto.h"
+#include "rights.h"
 
 /* Fields that the frame takes over from the message. */
 struct inherited {
@@ -122,10 +123,12 @@ static inline uint8_t *put_grh(uint8_t *bth, const struct route *r, const struct
 }
 
 /* In ascending order, because the wide stores of addresses overwrite the bytes behind them. */
-static inline uint8_t *put_ethernet(uint8_t *net, const struct datapath *dp, const struct route *r, uint64_t type,
-				    uint8_t sl)
+static __rte_always_inline uint8_t *put_ethernet(uint8_t *net, const struct worker *w, const struct route *r,
+						 uint64_t type, uint8_t sl)
 {
-	uint64_t l2 = __atomic_load_n(&r->to->l2, __ATOMIC_RELAXED), own = r->segment->mac;
+	const struct datapath *dp = w->datapath;
+	uint64_t l2 = __atomic_load_n(&r->to->l2, __ATOMIC_RELAXED),
+		 own = r->group ? r->segment->mac : source_towards(w, r->segment, l2);
 	if (likely(L2_TCI(l2) == 0)) {
 		store64(net - 14, l2);
 		store64(net - 8, own | net16(type) << 48);
@@ -183,7 +186,7 @@ static __rte_always_inline struct icrc_job write_frame(struct worker *w, const s
 	enum icrc_kind kind;
 	uint64_t type;
 	uint8_t *net = put_network(transport, recv, r, &in, udp_len, &kind, &type);
-	uint8_t *frame = put_ethernet(net, dp, r, type, recv->sl);
+	uint8_t *frame = put_ethernet(net, w, r, type, recv->sl);
 	m->data_off = (uint16_t)(frame - (uint8_t *)m->buf_addr);
 	m->data_len = (uint16_t)(end + ICRC_LEN - frame);
 	m->pkt_len = m->data_len;
@@ -220,13 +223,12 @@ static inline uint8_t *put_plain(const struct message *msg, const struct route *
 /* write_headers() of a message to a group of plain UDP. Immediate data has no place there. A short frame is padded: no
  * other that workers send is short. The job's ICRC falls behind the frame, where the mbuf has room, and is not sent.
  * The route is a copy, so that the caller's stays in registers. */
-static __rte_noinline struct icrc_job write_datagram(const struct datapath *dp, const struct message *msg,
-						     struct route r)
+static __rte_noinline struct icrc_job write_datagram(const struct worker *w, const struct message *msg, struct route r)
 {
 	struct rte_mbuf *m = msg->recv->mbuf;
-	struct inherited in = inherit(dp, msg, &r, msg->header, msg->recv->flags);
+	struct inherited in = inherit(w->datapath, msg, &r, msg->header, msg->recv->flags);
 	in.hop_limit = (uint8_t)r.to->qkey;
-	uint8_t *frame = put_ethernet(put_plain(msg, &r, &in), dp, &r, r.six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
+	uint8_t *frame = put_ethernet(put_plain(msg, &r, &in), w, &r, r.six ? TYPE_IPV6 : TYPE_IPV4, msg->recv->sl);
 	uint8_t *end = msg->payload + msg->payload_len;
 	if (end < frame + ETH_MIN) {
 		memset(end, 0, (size_t)(frame + ETH_MIN - end));

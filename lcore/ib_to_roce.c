@@ -29,10 +29,11 @@ static inline enum drop route_to_group(const struct datapath *dp, const struct m
 		return DROP_mc_direction;
 	if (unlikely(msg->payload_len > m->mtu))
 		return DROP_mtu_exceeded;
-	msg->group = m->id & ((1u << GROUP_ID_BITS) - 1);
+	msg->group = table_group_id(m);
 	r->segment = segment_at(dp, m->id >> GROUP_ID_BITS);
 	r->to = &m->peer;
 	r->version = m->version;
+	r->group = true;
 	return PASS;
 }
 
@@ -49,6 +50,7 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 	mark_used(dp, &s->used);
 	r->to = &s->peer;
 	r->version = s->version;
+	r->group = false;
 	return PASS;
 }
 
@@ -64,7 +66,7 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	unsigned flags = source ? source->flags & (NODE_OWN | NODE_HEARD) : 0;
 	if (unlikely(flags & NODE_OWN))
 		return DROP_loop_self;
-	if (unlikely(group && to && !holds_group(w, to)))
+	if (unlikely(group && to && !holds_group(w, table_group_id(to))))
 		return source && source->flags & NODE_BRIDGE ? DROP_loop_bridge : DROP_not_mine;
 	if (unlikely(group && to && ((const struct mgid_entry *)to)->version & SHARED)) {
 		struct route first; /* so that the caller's stays in registers */
@@ -87,7 +89,7 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 static bool keeps_message(const struct worker *w, const struct egress *e, unsigned i)
 {
 	const struct mgid_entry *g = e->lookup.to_entry[i];
-	return w->held.keeps && has_share(&w->held.keep, IB_TO_ROCE, group_share(g->key.addr));
+	return w->held.keeps && has_share(&w->held.keep, IB_TO_ROCE, share_of(w, table_group_id(g)));
 }
 
 /* Drops message i, and asks management for its source if that is why. */
@@ -119,7 +121,7 @@ static __rte_noinline unsigned route_any(struct worker *w, struct egress *e, uns
 	if (likely(d == PASS))
 		*icrc = write_headers(w, &e->message[i], &r);
 	else if (d == PLAIN)
-		*icrc = write_datagram(w->datapath, &e->message[i], r);
+		*icrc = write_datagram(w, &e->message[i], r);
 	else
 		return d;
 	return PASS;

@@ -185,6 +185,7 @@ func TestMirrorOfGroupThatComesAndGoes(t *testing.T) {
 		{what: "put", do: put(mgid)},
 		{what: "a message", send: receive(mgid), seen: byGroup + ", " + byHost},
 		{what: "a packet", send: send, seen: byGroup + ", " + byHost},
+		{what: "it is closed", do: func() error { return s.tables.Groups.DeleteMGID(mgid) }},
 		{what: "another MGID", do: put(other)},
 		{what: "a message to the old MGID", send: receive(mgid)},
 		{what: "a message to the new MGID", send: receive(other), seen: byGroup + ", " + byHost},

@@ -19,6 +19,14 @@ static void count_groups(struct held *h)
 	h->all_groups = all == UINT64_MAX;
 }
 
+static void set_sources(struct worker *w)
+{
+	struct held *h = &w->held;
+	uint64_t own = h->shares.hosts & ~h->leave.hosts, first = rte_bswap64(w->datapath->virtual_mac << 16);
+	for (unsigned i = 0; i < HOST_SHARES; i++)
+		h->source[i] = own >> i & 1 ? first | (uint64_t)i << 40 : 0;
+}
+
 void rights_begin(struct datapath *dp)
 {
 	set_all(&dp->rights.open, UINT64_MAX);
@@ -28,9 +36,11 @@ void rights_begin_worker(struct worker *w)
 {
 	struct held *h = &w->held;
 	h->changes = w->datapath->rights.changes;
+	h->group_share = w->datapath->tables->group_share;
 	h->shares = h->next.shares = w->datapath->rights.open;
 	h->settled = h->done = h->changes;
 	count_groups(h);
+	set_sources(w);
 }
 
 void rights_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *carried)
@@ -116,6 +126,7 @@ void rights_take(struct worker *w)
 	if (more)
 		h->waits[IB_TO_ROCE] = QUEUED_MOST;
 	count(h);
+	set_sources(w);
 	for (enum direction d = 0; d < DIRECTIONS; d++)
 		h->unsent[d] = h->releases[d];
 	h->late_until = rte_rdtsc() + __atomic_load_n(&r->late, __ATOMIC_RELAXED);
@@ -133,6 +144,7 @@ void rights_open(struct worker *w, enum direction d, unsigned n)
 	if (d == ROCE_TO_IB) {
 		h->shares.hosts = h->next.shares.hosts;
 		h->keep.hosts = h->next.keep.hosts;
+		set_sources(w);
 	} else {
 		memcpy(h->shares.groups, h->next.shares.groups, sizeof h->shares.groups);
 		memcpy(h->keep.groups, h->next.keep.groups, sizeof h->keep.groups);
@@ -159,21 +171,8 @@ void rights_released(struct worker *w, enum direction d)
 		*word(&h->release, i) = 0;
 	}
 	count(h);
+	set_sources(w);
 	settle(h);
-}
-
-void send_from_shares(const struct worker *w, struct rte_mbuf **m, unsigned n)
-{
-	uint64_t first = rte_bswap64(w->datapath->virtual_mac << 16);
-	uint64_t own = w->held.shares.hosts & ~w->held.leave.hosts;
-	for (unsigned i = 0; i < n; i++) {
-		uint8_t *eth = rte_pktmbuf_mtod(m[i], uint8_t *);
-		unsigned share = host_share(load64(eth)); /* what follows the address is shifted out */
-		if (eth[0] & 1 || !(own >> share & 1))
-			continue;
-		uint64_t mac = first | (uint64_t)share << 40;
-		memcpy(eth + RTE_ETHER_ADDR_LEN, &mac, RTE_ETHER_ADDR_LEN);
-	}
 }
 
 static void store(struct shares *to, const struct shares *from)

@@ -18,28 +18,12 @@
 #include <rte_mbuf.h>
 
 #include "segment.h"
+#include "tables/shares.h"
 
 enum {
 	/* More packets than wait in a queue: when as many came after a share was opened, none is older. */
 	QUEUED_MOST = 65536,
 };
-
-/* The shares of fleet/shares, share.go. */
-static const uint64_t SHARE_GOLDEN = 0x9e3779b97f4a7c15;
-
-/* The share of a station, by its MAC address as in the lower 48 bits of an l2 word. */
-static inline unsigned host_share(uint64_t mac)
-{
-	return (unsigned)(rte_bswap64(mac << 16) * SHARE_GOLDEN >> 58);
-}
-
-/* The share of a group, by its MGID. */
-static inline unsigned group_share(const uint8_t *mgid)
-{
-	uint64_t key = rte_bswap64(load64(mgid)) * SHARE_GOLDEN ^ rte_bswap64(load64(mgid + 8));
-	key ^= key >> 32;
-	return (unsigned)(key * SHARE_GOLDEN >> 52);
-}
 
 /* Whether this worker may forward what the sender of a frame sends. */
 static inline bool holds_sender(const struct worker *w, const struct rte_mbuf *m)
@@ -56,17 +40,21 @@ static inline bool keeps_sender(const struct worker *w, const struct rte_mbuf *m
 }
 
 /* Whether a share is one of a direction's. */
-static inline bool has_share(const struct shares *s, enum direction d, unsigned share)
+static inline bool has_share(const struct shares *s, enum direction d, uint32_t share)
 {
 	return (d == ROCE_TO_IB ? s->hosts : s->groups[share / 64]) >> share % 64 & 1;
 }
 
-/* Whether this worker may forward messages to a group. */
-static inline bool holds_group(const struct worker *w, const struct mgid_entry *g)
+/* The share of a group, by its id. */
+static inline uint32_t share_of(const struct worker *w, uint32_t group)
 {
-	if (likely(w->held.all_groups))
-		return true;
-	return has_share(&w->held.shares, IB_TO_ROCE, group_share(g->key.addr));
+	return w->held.group_share[group];
+}
+
+/* Whether this worker may forward messages to a group, by its id. */
+static inline bool holds_group(const struct worker *w, uint32_t group)
+{
+	return likely(w->held.all_groups) || has_share(&w->held.shares, IB_TO_ROCE, share_of(w, group));
 }
 
 /* Whether the bridge is one of a fleet. */
@@ -81,9 +69,15 @@ static inline bool right_ended(const struct worker *w)
 	return in_fleet(w->datapath) && rte_rdtsc() >= __atomic_load_n(&w->datapath->rights.deadline, __ATOMIC_RELAXED);
 }
 
-/* In a fleet: has unicast frames, which are written, come from the MAC addresses of the shares of their destinations,
- * where this worker has these, and does not leave them. */
-void send_from_shares(const struct worker *w, struct rte_mbuf **m, unsigned n);
+/* The address that frames to a host come from, both as they lie there: the port's, or, in a fleet, that of the host's
+ * share, where this worker has the share, and does not leave it. */
+static __rte_always_inline uint64_t source_towards(const struct worker *w, const struct segment *s, uint64_t to)
+{
+	if (!in_fleet(w->datapath))
+		return s->mac;
+	uint64_t share = w->held.source[host_share(to)];
+	return share ? share : s->mac;
+}
 
 /* Whether a MAC address, as in datapath.mac, is that of a share, whoever has it. */
 static inline bool is_virtual(const struct datapath *dp, uint64_t mac)

@@ -230,13 +230,15 @@ func TestShareNumbers(t *testing.T) {
 			t.Fatalf("%v is not of share %v: %v", mac, shares.OfHost(mac), d)
 		}
 	}
+	g := s.fixture.groups[0]
 	for range 500 {
-		var mgid ib.GID
-		for i := range mgid {
-			mgid[i] = byte(rand.Uint32())
+		mgid := ib.GID{0xff}
+		for i := range mgid[1:] {
+			mgid[1+i] = byte(rand.Uint32())
 		}
-		mgid[0] = 0xff
-		g := s.fixture.groups[0]
+		if err := s.tables.In(0).Groups.DeleteMGID(g.MGID); err != nil {
+			t.Fatal(err)
+		}
 		g.MGID = mgid
 		if _, err := s.tables.In(0).Groups.Put(g); err != nil {
 			t.Fatal(err)

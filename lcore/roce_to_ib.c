@@ -189,6 +189,17 @@ static __rte_noinline void check_transport(struct worker *w, struct burst *b, en
 	b->n = kept;
 }
 
+/* Whether a frame comes from the host of a proxy QP, and this worker may forward what that sends. The host may move
+ * meanwhile, so src is read once. */
+static inline bool is_held_from(const struct worker *w, const struct proxy_qp_entry *proxy_qp, const struct rte_mbuf *m)
+{
+	uint64_t hosts = w->held.shares.hosts, mac = source_mac(m);
+	uint64_t src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);
+	if (!is_host_of(w->datapath, proxy_qp, src, mac))
+		return false;
+	return likely(hosts == UINT64_MAX) || hosts >> (likely(src) ? src >> L2_MAC_BITS : host_share(mac)) & 1;
+}
+
 /* Chooses the packets that this worker sends. Where there are no groups, they are no question. */
 static __rte_always_inline void choose_some(struct worker *w, struct burst *b, enum origin from, bool groups)
 {
@@ -202,8 +213,7 @@ static __rte_always_inline void choose_some(struct worker *w, struct burst *b, e
 		if (unlikely(pending) && !d && pending_may_keep(w, b, i) && pending_keeps(w, b, i, from))
 			continue;
 		const struct proxy_qp_entry *proxy_qp = b->lookup.from_entry[i];
-		bool mine = !d && proxy_qp && proxy_qp->worker == w->id && is_from(dp, proxy_qp, b->send[i].mbuf) &&
-			    holds_sender(w, b->send[i].mbuf);
+		bool mine = !d && proxy_qp && proxy_qp->worker == w->id && is_held_from(w, proxy_qp, b->send[i].mbuf);
 		if (group && likely(mine))
 			d = apply_group_actions(w, b->lookup.to_entry[i], b, i);
 		if (unlikely(d || !mine)) {

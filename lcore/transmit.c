@@ -3,10 +3,8 @@
 
 bool transmit_as_member(struct worker *w, const struct departure *d)
 {
-	if (likely(!right_ended(w))) {
-		send_from_shares(w, d->mbuf, d->n);
+	if (likely(!right_ended(w)))
 		return true;
-	}
 	for (unsigned i = 0; i < d->n; i++)
 		drop_packet(w, IB_TO_ROCE, DROP_right_ended, d->mbuf[i]);
 	return false;

@@ -106,12 +106,15 @@ struct held {
 	bool all_groups;
 	bool leaves, keeps; /* whether there are such shares */
 	bool releases[DIRECTIONS];
-	bool unsent[DIRECTIONS]; /* what was kept of these has not been sent yet */
-	uint64_t late_until;     /* a TSC: until then these are released */
-	struct shares shares;    /* it forwards these */
-	struct shares leave;     /* and notes what, of these */
-	struct shares keep;      /* it keeps what comes of these */
-	struct shares release;   /* opened, of which what was kept is to be sent first, and carried what comes late */
+	bool unsent[DIRECTIONS];     /* what was kept of these has not been sent yet */
+	uint64_t late_until;         /* a TSC: until then these are released */
+	const uint16_t *group_share; /* the tables' */
+	/* The MAC addresses that frames to hosts come from, by the hosts' shares, as they lie there; 0: the port's. */
+	uint64_t source[HOST_SHARES];
+	struct shares shares;  /* it forwards these */
+	struct shares leave;   /* and notes what, of these */
+	struct shares keep;    /* it keeps what comes of these */
+	struct shares release; /* opened, of which what was kept is to be sent first, and carried what comes late */
 	struct {
 		struct shares shares, keep;
 	} next;

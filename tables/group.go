@@ -132,8 +132,7 @@ func checkMTU(name string, mtu int, used bool) error {
 	return nil
 }
 
-// Put adds a group or changes it. A group is known by its MGID; if that is new, one that is not inbound is the
-// group of g.IP, and changes its MGID.
+// Put adds a group or changes it. A group is known by its MGID, and keeps its id: workers know its share by that.
 func (t *Groups) Put(g Group) (id uint32, err error) {
 	if err := g.check(); err != nil {
 		return 0, fmt.Errorf("tables: group %v: %w", g.IP, err)
@@ -149,10 +148,8 @@ func (t *Groups) Put(g Group) (id uint32, err error) {
 	case r != nil && r.Addr() != g.Addr():
 		return 0, fmt.Errorf("tables: group %v: mgid %v belongs to group %v; delete that, or use another",
 			g.IP, g.MGID, r.Addr())
-	case r != nil && !g.Inbound && main != nil && main != r:
+	case !g.Inbound && main != nil && main != r:
 		return 0, fmt.Errorf("tables: group %v: its address belongs to mgid %v; delete that, or let one be inbound", g.IP, main.MGID)
-	case r == nil && !g.Inbound:
-		r = main
 	}
 	if r != nil && r.Group == g {
 		return r.id, nil
@@ -198,12 +195,15 @@ func (t *Groups) leadsFrom(g *Group) (in []segment) {
 	return in
 }
 
-// place puts the entries of g on their tables; r is what g replaces, or nil.
+// place puts the entries of g on their tables; r is what it was before, or nil.
 func (t *Groups) place(g *Group, r *group) (id uint32, err error) {
+	key := gidKey(g.MGID)
 	if r != nil {
 		id = r.id
 	} else if id, err = t.ids.take(); err != nil {
 		return 0, err
+	} else {
+		C.tables_share_group(t.c, C.uint32_t(id), &key)
 	}
 	var c changes
 	in := t.leadsFrom(g)
@@ -217,9 +217,6 @@ func (t *Groups) place(g *Group, r *group) (id uint32, err error) {
 				c.delete(&t.c.groups, s.groupKey(r.Addr()))
 			}
 		}
-	}
-	if r != nil && r.MGID != g.MGID {
-		c.delete(&t.c.mgids, gidKey(r.MGID))
 	}
 	if err = c.apply(); err != nil && r == nil {
 		t.ids.retire(id)

@@ -3,6 +3,7 @@
 package tables
 
 /*
+#include "shares.h"
 #include "tables_write.h"
 */
 import "C"
@@ -60,7 +61,7 @@ func (t *Hosts) placeOf(ip netip.Addr) (p place, ok bool) {
 func (h *Host) place() place {
 	p := place{l2: l2Word(h.MAC, h.VLAN)}
 	if !h.Routed {
-		p.src = l2Word(h.MAC, 0)
+		p.src = srcWord(h.MAC)
 	}
 	return p
 }
@@ -72,6 +73,12 @@ func l2Word(mac [6]byte, vlan uint16) uint64 {
 		w |= uint64(b) << (8 * i)
 	}
 	return w
+}
+
+// srcWord returns the word that says where a host's frames come from: the MAC address as in l2Word, and above it its share.
+func srcWord(mac [6]byte) uint64 {
+	w := l2Word(mac, 0)
+	return w | uint64(C.host_share(C.uint64_t(w)))<<C.L2_MAC_BITS
 }
 
 func (h *Host) check() (err error) {

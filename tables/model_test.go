@@ -244,15 +244,11 @@ func (m *model) putGroup(t *rapid.T, s *Tables) {
 	g.ToIB = !g.Inbound
 	old, there := m.groups[g.MGID]
 	main, has := m.mainGroup(g.IP)
-	ok := there && old.IP == g.IP && (g.Inbound || !has || main == g.MGID) ||
-		!there && (!g.Inbound && has || len(m.groups) < modelMax)
+	ok := (!there && len(m.groups) < modelMax || there && old.IP == g.IP) && (g.Inbound || !has || main == g.MGID)
 	if _, err := s.Groups.Put(g); (err == nil) != ok {
 		t.Fatalf("Groups.Put %+v: %v", g, err)
 	} else if !ok {
 		return
-	}
-	if !there && !g.Inbound && has {
-		delete(m.groups, main)
 	}
 	m.groups[g.MGID] = g
 }

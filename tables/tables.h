@@ -34,8 +34,9 @@ struct tables {
 	uint32_t max_nodes;
 	uint32_t max_groups;
 
-	uint8_t *heard; /* elements atomic: the partition that a node was last heard in, by its id */
-	bool view;      /* a reader that only looks (tables_view_new): it marks nothing */
+	uint16_t *group_share; /* of a group, by its id (shares.h): written before there are entries */
+	uint8_t *heard;        /* elements atomic: the partition that a node was last heard in, by its id */
+	bool view;             /* a reader that only looks (tables_view_new): it marks nothing */
 };
 
 /* The partition of a destination, a struct node_entry or group_entry, or PARTITION_HEARD. */
@@ -48,6 +49,12 @@ static inline uint8_t table_partition_of(const void *destination)
 static inline uint8_t table_heard_in(const struct tables *t, uint32_t node)
 {
 	return __atomic_load_n(&t->heard[node], __ATOMIC_RELAXED);
+}
+
+/* The id of a group. */
+static inline uint32_t table_group_id(const struct mgid_entry *g)
+{
+	return g->id & ((UINT32_C(1) << GROUP_ID_BITS) - 1);
 }
 
 /* Notes the partition of a message from a node. It writes only what changes, so that the cache line is rarely dirty. */
@@ -67,7 +74,7 @@ static inline uint64_t table_l2(const uint64_t *l2)
 static inline bool table_is_from(const struct proxy_qp_entry *proxy_qp, uint64_t mac)
 {
 	uint64_t src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);
-	return (src == mac) | (src == 0);
+	return ((src ^ mac) << (64 - L2_MAC_BITS) == 0) | (src == 0);
 }
 
 /* Marks a proxy QP's entry as used. Its worker calls this for every packet; it writes only after management has cleared

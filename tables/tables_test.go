@@ -120,11 +120,9 @@ func testGroupRoundTrip(t *testing.T, s *Tables) {
 	if x, got, ok := s.Groups.LookupMGID(g.MGID); !ok || got != id || x != towardsRoCE {
 		t.Errorf("mgids: %+v, id %d, %v", x, got, ok)
 	}
-	old := g.MGID
-	g.MGID[15], g.ToRoCE = 4, true
-	must(t)(s.Groups.Put(g))
-	if _, _, ok := s.Groups.LookupMGID(old); ok {
-		t.Error("the group is still found by its old MGID")
+	g.ToRoCE = true
+	if again := must(t)(s.Groups.Put(g)); again != id {
+		t.Errorf("a changed group has id %d, had %d", again, id)
 	}
 	if x, _, ok := s.Groups.LookupMGID(g.MGID); !ok || !x.ToRoCE {
 		t.Errorf("mgids after the change: %+v, %v", x, ok)
@@ -249,6 +247,12 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// inboundOf is a group that only leads to RoCE, to the address of another.
+func inboundOf(g Group) Group {
+	g.MGID[15], g.ToIB, g.Inbound = 4, false, true
+	return g
+}
+
 // TestErrors: impossible values are rejected, with the value and what to do.
 func TestErrors(t *testing.T) {
 	s := newTables(t, Config{})
@@ -257,8 +261,7 @@ func TestErrors(t *testing.T) {
 	must(t)(s.Nodes.Put(someNode))
 	must(t)(s.Nodes.Put(Node{IP4: addr("10.9.0.8"), GID: ib.GID{0xfe, 0x80, 15: 8}, LID: 8}))
 	must(t)(s.Groups.Put(someGroup))
-	inbound := someGroup
-	inbound.MGID[15], inbound.ToIB, inbound.Inbound = 4, false, true
+	inbound := inboundOf(someGroup)
 	must(t)(s.Groups.Put(inbound))
 	host := func(f func(*Host)) error { h := someHost; f(&h); _, err := s.Hosts.Put(h); return err }
 	proxyQP := func(f func(*ProxyQP)) error { x := someProxyQP; f(&x); _, err := s.ProxyQPs.Put(x); return err }
@@ -294,6 +297,7 @@ func TestErrors(t *testing.T) {
 		{group(func(g *Group) { g.ToRoCE, g.MTUToRoCE = true, 0 }), "MTUToRoCE is 0 bytes"},
 		{group(func(g *Group) { g.UDPPort, g.TTL, g.RoCEQKey = 4711, 64, 0 }), "version 1 is not that of plain UDP"},
 		{group(func(g *Group) { g.Inbound = true }), "an inbound group does not lead to IB"},
+		{group(func(g *Group) { g.MGID[15] = 9 }), "its address belongs to mgid ff12:a01b::"},
 		{group(func(g *Group) { g.MGID = inbound.MGID }), "its address belongs to mgid ff12:a01b::3"},
 		{s.Groups.DeleteMGID(ib.GID{0xff}), "group ff00::: not there"},
 		{s.Hosts.Delete(addr("10.9.0.99")), "host 10.9.0.99: not there"},

@@ -60,6 +60,9 @@ int tables_take_source_used(struct tables *t, const struct table_key *source);
 /* Marks the entries of these keys as used, if they exist; for readers in Go. */
 void tables_mark_used(const struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp);
 
+/* Notes the share of the group that gets an id, before it has entries. */
+void tables_share_group(struct tables *t, uint32_t id, const struct table_key *mgid);
+
 /* The partition that a node was last heard in, by its id; and 0 again. */
 uint8_t tables_heard_in(const struct tables *t, uint32_t node);
 void tables_unhear(struct tables *t, uint32_t node);

@@ -27,7 +27,7 @@ var mayImport = []struct {
 	why     string
 }{
 	{"app", "config dpdk/... fleet/... ibside/... lcore/... tables/...", "app builds the bridge out of everything but perf, which measures it"},
-	{"perf", "config dpdk/... ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
+	{"perf", "config dpdk/... fleet/shares ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
 	{"fleet", "ibside/ib lcore/frame", "who does which part of the work is decided without knowing how it is done"},
 	{"lcore", "tables ibside/ib lcore/frame lcore/pgm dpdk", "the datapath knows neither which ports are attached nor what management does"},
 	{"lcore/dryrun", "tables dpdk lcore ibside/fabricport", "the datapath between rings, for a packet that is not there"},

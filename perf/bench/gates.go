@@ -37,6 +37,7 @@ const (
 	extrasLimit  = 1.05 // with counters and QoS map over without
 	policedLimit = 1.15 // the same of groups, each of which is counted and policed
 	hostLimit    = 1.20 // with a mirror by host over without one
+	memberLimit  = 1.03 // a member of a fleet over a bridge alone: 1.01, and what one rig differs from another
 	icrcLimit    = 1.00 // own ICRC over rte_net_crc by AVX-512
 )
 
@@ -49,7 +50,7 @@ var kinds = []struct {
 	name string
 	rows func(*Config) ([]Row, error)
 }{
-	{"variants", variantRows}, {"extras", extrasRows}, {"mirrors", mirrorRows}, {"whole", wholeRows}, {"icrc", icrcRows}, {"ports", portRows}, {"switches", switchRows},
+	{"variants", variantRows}, {"extras", extrasRows}, {"mirrors", mirrorRows}, {"fleet", fleetRows}, {"whole", wholeRows}, {"icrc", icrcRows}, {"ports", portRows}, {"switches", switchRows},
 }
 
 // Paths is the kind of the rows of the packet path and of look-ups.

@@ -34,7 +34,8 @@ func TestGates(t *testing.T) {
 		}
 	}
 	want := []string{"RoCE to IB", "IB to RoCE", "IPv6, RoCE to IB", "VLAN, IB to RoCE", "counters, QoS map, RoCE to IB", "counters, QoS map, policing, IB to RoCE", "look-up, bursts of 64",
-		"ICRC by " + lcore.ICRCVersion(), "voluntary switches beside GC", "mirror: all, RoCE to IB", "mirror: 1 node of 1 k, IB to RoCE"}
+		"ICRC by " + lcore.ICRCVersion(), "voluntary switches beside GC", "mirror: all, RoCE to IB", "mirror: 1 node of 1 k, IB to RoCE",
+		"member of a fleet, RoCE to IB", "member of a fleet, groups, IB to RoCE"}
 	for _, w := range want {
 		if seen[w] == 0 {
 			t.Errorf("no row %q in %v", w, seen)
@@ -64,6 +65,8 @@ func TestLimits(t *testing.T) {
 		case r.section == wholes:
 		case strings.HasPrefix(r.What, "look-up") && r.Entries == Small:
 			want = 0.55
+		case strings.HasPrefix(r.What, "member of a fleet"):
+			want = 1.03
 		case strings.HasPrefix(r.What, "mirror: 1 "):
 			want = 1.20
 		case strings.HasPrefix(r.What, "mirror") || strings.HasPrefix(r.What, "look-up"):

@@ -10,17 +10,16 @@
 
 struct line_probe {
 	struct datapath datapath;
-	const struct tables *tables;
 	unsigned n, max_groups;
 	struct worker *worker[MAX_WORKERS];
 };
 
-struct line_probe *line_probe_new(const struct tables *t, unsigned n, unsigned max_groups)
+struct line_probe *line_probe_new(struct tables *t, unsigned n, unsigned max_groups)
 {
 	struct line_probe *p = calloc(1, sizeof *p);
 	if (!p || n > MAX_WORKERS)
 		return NULL;
-	p->tables = t;
+	p->datapath.tables = t;
 	p->max_groups = max_groups;
 	for (; p->n < n; p->n++) {
 		p->worker[p->n] = worker_new(&p->datapath, NULL, (uint16_t)p->n, 0, 0, max_groups, 4095, SOCKET_ID_ANY);
@@ -69,7 +68,8 @@ unsigned line_probe_ranges(const struct line_probe *p, unsigned worker, struct r
 	*next++ = range(BY_WORKER, "counters", &w->counters, sizeof w->counters);
 	*next++ = range(BY_WORKER, "the rest of struct worker", w, sizeof *w);
 	*next++ = range(BY_WORKER, "groups", w->groups, p->max_groups * sizeof *w->groups);
-	*next++ = range(BY_WORKER, "rcu", &p->tables->rcu->qsbr_cnt[worker], sizeof p->tables->rcu->qsbr_cnt[0]);
+	*next++ = range(BY_WORKER, "rcu", &p->datapath.tables->rcu->qsbr_cnt[worker],
+			sizeof p->datapath.tables->rcu->qsbr_cnt[0]);
 	next = add_ring(next, "punt", w->punt, BY_WORKER, BY_MANAGEMENT);
 	next = add_ring(next, "requeue", w->requeue, BY_OTHERS, BY_WORKER);
 	next = add_ring(next, "send", w->send, BY_MANAGEMENT, BY_WORKER);

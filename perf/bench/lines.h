@@ -29,7 +29,7 @@ struct range {
 struct line_probe; /* a datapath with workers that have no port */
 
 /* Makes n workers as the bridge makes them, with these tables. NULL: no memory. */
-struct line_probe *line_probe_new(const struct tables *t, unsigned n, unsigned max_groups);
+struct line_probe *line_probe_new(struct tables *t, unsigned n, unsigned max_groups);
 void line_probe_free(struct line_probe *p);
 
 /* Lists what is written of the worker; returns how many ranges, at most LINES_MAX. */

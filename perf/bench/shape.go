@@ -25,6 +25,7 @@ type shape struct {
 	marked  bool // packets carry a DSCP, and the bridge maps them to service levels
 	bare    bool // bare workers, and no QoS map
 	policed bool // groups are policed at a rate that they never reach
+	member  bool // of a fleet
 	lanes   int  // workers, each with its own hosts and proxy QPs; 0: one
 
 	mirror *lcore.MirrorOptions // nil: none
@@ -211,6 +212,9 @@ func (s shape) config() lcore.DatapathConfig {
 		},
 		Policy: lcore.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd09::/16")}},
 	}
+	if s.member {
+		cfg.VirtualMAC = virtualMAC
+	}
 	if s.marked && !s.bare {
 		for i := range cfg.SLOfDSCP {
 			cfg.SLOfDSCP[i] = ib.SL(1 + i/8)
@@ -225,7 +229,7 @@ func (s shape) config() lcore.DatapathConfig {
 // packet is the first RoCE packet of a lane; the others differ in the low bits of their addresses.
 func (s shape) packet(lane, size int) roce.Packet {
 	p := roce.Packet{
-		Version: 2, Dst: bridgeMAC, Src: hostMAC, SrcIP: s.hostIP(lane * s.hosts), DstIP: s.nodeIP(0), HopLimit: 64, SrcPort: 0xc000,
+		Version: 2, Dst: s.stationMAC(), Src: hostMAC, SrcIP: s.hostIP(lane * s.hosts), DstIP: s.nodeIP(0), HopLimit: 64, SrcPort: 0xc000,
 		PKey: ib.PKeyDefault, DestQP: nodeQPN, QKey: ib.QKeyRDMAUDP, SrcQP: hostQPN, Payload: payload(size),
 	}
 	if s.multicast() {

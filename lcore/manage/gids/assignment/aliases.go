@@ -11,11 +11,12 @@ import (
 
 // Aliases are the RoCE hosts' GUIDs that are the port's, or are to be. NewAliases makes them.
 type Aliases struct {
-	of     map[ib.GUID]*alias
-	set    int
-	asking int
-	lookAt time.Time // when Next is due
-	full   time.Time // until when none is set
+	of      map[ib.GUID]*alias
+	set     int
+	asking  int
+	dropped int       // how many were
+	lookAt  time.Time // when Next is due
+	full    time.Time // until when none is set
 }
 
 // A Wanted is a GUID that the port is to have.
@@ -29,6 +30,7 @@ type alias struct {
 	set    bool
 	asking bool
 	at     time.Time // when it is asked for next
+	before int       // how many were dropped when it was asked for
 	wait   time.Duration
 }
 
@@ -86,7 +88,7 @@ func (a *Aliases) Next(wanted []Wanted, now time.Time) (set, drop []ib.GUID) {
 }
 
 func (a *Aliases) ask(x *alias) {
-	x.asking = true
+	x.asking, x.before = true, a.dropped
 	a.asking++
 }
 
@@ -105,10 +107,12 @@ func (a *Aliases) Set(guid ib.GUID) {
 	a.set++
 }
 
-// Full notes that the port has no room for a GUID: for a while, or until it gives one back, none is asked for.
+// Full notes that the port has no room for a GUID: for a while, or until it gives one back, none is asked for. One that it
+// has given back meanwhile may have been too late for this.
 func (a *Aliases) Full(guid ib.GUID, now time.Time) {
-	a.answered(guid)
-	a.full = now.Add(aliasLast)
+	if a.answered(guid).before == a.dropped {
+		a.full = now.Add(aliasLast)
+	}
 }
 
 // Failed notes that the port was not given a GUID. It is asked for again later.
@@ -122,5 +126,6 @@ func (a *Aliases) Dropped(guid ib.GUID) {
 	a.answered(guid)
 	delete(a.of, guid)
 	a.set--
+	a.dropped++
 	a.full = time.Time{}
 }

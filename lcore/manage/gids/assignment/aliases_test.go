@@ -111,3 +111,17 @@ func TestDropped(t *testing.T) {
 		t.Errorf("then gave back %v", rest)
 	}
 }
+
+// TestFullBeforeDrop checks that a port which had no room is asked again at once when it has given an alias back before it
+// said so.
+func TestFullBeforeDrop(t *testing.T) {
+	a := assignment.NewAliases()
+	next(t, a, "at first", begin, wanted(1), []ib.GUID{1}, nil)
+	a.Set(1)
+	next(t, a, "another", begin, wanted(2), []ib.GUID{2}, []ib.GUID{1})
+	a.Dropped(1)
+	a.Full(2, begin)
+	next(t, a, "there is room", begin, wanted(2), []ib.GUID{2}, nil)
+	a.Full(2, begin)
+	next(t, a, "there is none", begin, wanted(2), nil, nil)
+}

@@ -19,6 +19,7 @@ static void count_groups(struct held *h)
 	h->all_groups = all == UINT64_MAX;
 }
 
+/* Where frames to hosts come from: what is computed here once is not computed for each frame. */
 static void set_sources(struct worker *w)
 {
 	struct held *h = &w->held;

@@ -94,8 +94,7 @@ struct proxy_qp_entry {
 	uint16_t worker; /* whose QP it is */
 	uint8_t source;  /* the port's number for the GID that it sends from */
 	uint8_t used;    /* atomic; see table_mark_used */
-	uint64_t src; /* atomic; the MAC address that the host's frames come from, as in l2, and above it its share; 0:
-			 any */
+	uint64_t src;    /* atomic; the host's MAC address as in l2, and above it its share (shares.h); 0: any */
 	uint8_t partition;
 	uint8_t spare[15];
 };

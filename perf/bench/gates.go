@@ -37,7 +37,7 @@ const (
 	extrasLimit  = 1.05 // with counters and QoS map over without
 	policedLimit = 1.15 // the same of groups, each of which is counted and policed
 	hostLimit    = 1.20 // with a mirror by host over without one
-	memberLimit  = 1.03 // a member of a fleet over a bridge alone: 1.01, and what one rig differs from another
+	memberLimit  = 1.01 // a member of a fleet over a bridge alone
 	icrcLimit    = 1.00 // own ICRC over rte_net_crc by AVX-512
 )
 

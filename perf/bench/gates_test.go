@@ -66,7 +66,7 @@ func TestLimits(t *testing.T) {
 		case strings.HasPrefix(r.What, "look-up") && r.Entries == Small:
 			want = 0.55
 		case strings.HasPrefix(r.What, "member of a fleet"):
-			want = 1.03
+			want = 1.01
 		case strings.HasPrefix(r.What, "mirror: 1 "):
 			want = 1.20
 		case strings.HasPrefix(r.What, "mirror") || strings.HasPrefix(r.What, "look-up"):

@@ -32,8 +32,9 @@ struct route {
 	const struct roce_peer *to;
 	const struct segment *segment;
 	uint8_t version;
-	bool six;   /* goes out as IPv6 */
-	bool group; /* to a group */
+	uint8_t share; /* of a host */
+	bool six;      /* goes out as IPv6 */
+	bool group;    /* to a group */
 };
 
 static inline const uint8_t *area_of(const struct message *msg)

@@ -46,17 +46,19 @@ static __rte_always_inline bool fastroute_from(const struct source_entry *from, 
 }
 
 /* write_headers() of a usual message. */
-static __rte_always_inline struct icrc_job fastroute_write(struct worker *w, const struct message *msg,
-							   const struct roce_peer *to, const struct segment *s,
-							   const uint8_t *src_ip, bool six, bool group)
+static __rte_always_inline struct icrc_job fastroute_write(struct worker *w, const struct message *msg, const void *to,
+							   const struct segment *s, const uint8_t *src_ip, bool six,
+							   bool group)
 {
-	return write_frame(w, msg, &(struct route){src_ip, to, s, ROCE_V2, six, group}, HEADER_GRH, IB_RECV_GRH);
+	const struct proxy_qpn_entry *host = to;
+	uint8_t share = group ? 0 : __atomic_load_n(&host->share, __ATOMIC_RELAXED);
+	return write_frame(w, msg, &(struct route){src_ip, &host->peer, s, ROCE_V2, share, six, group}, HEADER_GRH,
+			   IB_RECV_GRH);
 }
 
 /* Out of line, so that the rest needs fewer registers. */
-static __rte_noinline struct icrc_job fastroute_write_six(struct worker *w, const struct message *msg,
-							  const struct roce_peer *to, const struct segment *s,
-							  const uint8_t *src_ip, bool group)
+static __rte_noinline struct icrc_job fastroute_write_six(struct worker *w, const struct message *msg, const void *to,
+							  const struct segment *s, const uint8_t *src_ip, bool group)
 {
 	return fastroute_write(w, msg, to, s, src_ip, true, group);
 }
@@ -75,7 +77,7 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 		return UNUSUAL;
 	const struct roce_peer *peer =
 		group ? fastroute_group(w->datapath, to, msg, &s) : fastroute_host(w->datapath, to, msg, &s);
-	if (unlikely(!peer || (group && !holds_group(w, msg->group)) ||
+	if (unlikely(!peer || (group && !holds_group(w, to)) ||
 		     !fastroute_from(from, s, group ? from->partition : partition_in(to, false))))
 		return UNUSUAL;
 	bool six = !is_ipv4(peer->ip);
@@ -85,8 +87,8 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 	enum drop d = group ? apply_group_actions(w, to, msg) : PASS;
 	if (unlikely(d))
 		return d;
-	*icrc = six ? fastroute_write_six(w, msg, peer, s, from->ip6, group)
-		    : fastroute_write(w, msg, peer, s, from->ip4, false, group);
+	*icrc = six ? fastroute_write_six(w, msg, to, s, from->ip6, group)
+		    : fastroute_write(w, msg, to, s, from->ip4, false, group);
 	return PASS;
 }
 

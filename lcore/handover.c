@@ -52,7 +52,7 @@ void note_messages(struct worker *w, const struct egress *e)
 {
 	for (unsigned i = 0; i < e->n; i++) {
 		const struct mgid_entry *g = e->lookup.to_entry[i];
-		if (e->lookup.to_group[i] && g && has_share(&w->held.leave, IB_TO_ROCE, share_of(w, table_group_id(g))))
+		if (e->lookup.to_group[i] && g && has_share(&w->held.leave, IB_TO_ROCE, table_group_share(g)))
 			note(w, message_id(&e->message[i]));
 	}
 }
@@ -111,7 +111,7 @@ void keep_message(struct worker *w, const struct egress *e, unsigned i)
 {
 	const struct message *m = &e->message[i];
 	const struct mgid_entry *g = e->lookup.to_entry[i];
-	keep(w, IB_TO_ROCE, &(struct kept_packet){*m->recv, message_id(m), (uint16_t)share_of(w, table_group_id(g))});
+	keep(w, IB_TO_ROCE, &(struct kept_packet){*m->recv, message_id(m), (uint16_t)table_group_share(g)});
 }
 
 unsigned take_kept(struct worker *w, enum direction d, struct ib_recv *out, bool *rest)

@@ -66,23 +66,28 @@ static __rte_always_inline struct inherited inherit(const struct datapath *dp, c
 	return in;
 }
 
+static inline uint32_t qpn_of(const struct route *r)
+{
+	return r->group ? QPN_MULTICAST : r->to->qpn;
+}
+
 /* DETH and BTH, which end at p, and UDP's length and checksum, which share a word with the BTH. The checksum is 0: the
  * ICRC covers more. Returns the BTH. */
-static inline uint8_t *put_transport(struct worker *w, const struct ib_recv *recv, const struct roce_peer *to,
-				     uint8_t *p, uint64_t flags)
+static inline uint8_t *put_transport(struct worker *w, const struct ib_recv *recv, const struct route *r, uint8_t *p,
+				     uint64_t flags)
 {
 	uint32_t *next = &w->psn[(recv->src_qpn ^ recv->slid) % PSN_STREAMS], psn = *next;
 	*next = (psn + 1) & 0xffffff;
-	store64(p - 8, net32(recv->src_qpn) << 32 | net32(to->qkey));
-	store64(p - 16, net32(psn) << 32 | net32(to->qpn));
+	store64(p - 8, net32(recv->src_qpn) << 32 | net32(r->to->qkey));
+	store64(p - 16, net32(psn) << 32 | net32(qpn_of(r)));
 	store64(p - 24, flags);
 	return p - UD_LEN;
 }
 
 /* Source and destination port. */
-static inline uint64_t ports_of(const struct ib_recv *recv, const struct roce_peer *to, uint32_t flow_label)
+static inline uint64_t ports_of(const struct ib_recv *recv, const struct route *r, uint32_t flow_label)
 {
-	uint32_t flow = flow_label ? flow_label : flow_of(recv->src_qpn, to->qpn);
+	uint32_t flow = flow_label ? flow_label : flow_of(recv->src_qpn, qpn_of(r));
 	return net16(port_of(flow)) | net16(ROCE_PORT) << 16;
 }
 
@@ -117,7 +122,7 @@ static inline uint8_t *put_ipv6(uint8_t *p, const struct route *r, const struct 
 static inline uint8_t *put_grh(uint8_t *bth, const struct route *r, const struct inherited *in, uint32_t len)
 {
 	uint8_t *p = put_ipv6(bth, r, in, len, NEXT_BTH);
-	if (r->to->qpn == 0xffffff && is_ipv4(r->to->ip))
+	if (r->group && is_ipv4(r->to->ip))
 		memcpy(p + 24, (const uint8_t[]){0xff, 0x0e}, 2);
 	return p;
 }
@@ -128,7 +133,7 @@ static __rte_always_inline uint8_t *put_ethernet(uint8_t *net, const struct work
 {
 	const struct datapath *dp = w->datapath;
 	uint64_t l2 = __atomic_load_n(&r->to->l2, __ATOMIC_RELAXED),
-		 own = r->group ? r->segment->mac : source_towards(w, r->segment, l2);
+		 own = r->group ? r->segment->mac : source_towards(w, r->segment, r->share);
 	if (likely(L2_TCI(l2) == 0)) {
 		store64(net - 14, l2);
 		store64(net - 8, own | net16(type) << 48);
@@ -151,7 +156,7 @@ static __rte_always_inline uint8_t *put_network(uint8_t *bth, const struct ib_re
 		*type = TYPE_ROCE_V1;
 		return put_grh(bth, r, in, udp_len - UDP_LEN);
 	}
-	uint64_t ports = ports_of(recv, r->to, in->flow_label);
+	uint64_t ports = ports_of(recv, r, in->flow_label);
 	*kind = r->six ? ICRC_IPV6 : ICRC_IPV4;
 	*type = r->six ? TYPE_IPV6 : TYPE_IPV4;
 	if (!r->six)
@@ -182,7 +187,7 @@ static __rte_always_inline struct icrc_job write_frame(struct worker *w, const s
 			store32(transport, net32(recv->imm));
 		}
 	}
-	transport = put_transport(w, recv, r->to, transport, bth | net16(udp_len));
+	transport = put_transport(w, recv, r, transport, bth | net16(udp_len));
 	enum icrc_kind kind;
 	uint64_t type;
 	uint8_t *net = put_network(transport, recv, r, &in, udp_len, &kind, &type);
@@ -204,7 +209,7 @@ static inline struct icrc_job write_headers(struct worker *w, const struct messa
 static inline uint8_t *put_plain(const struct message *msg, const struct route *r, const struct inherited *in)
 {
 	uint32_t udp_len = UDP_LEN + msg->payload_len;
-	uint64_t port = net16(r->to->qpn), ports = port | port << 16;
+	uint64_t port = net16(table_plain_port(r->to)), ports = port | port << 16;
 	uint8_t *udp = msg->payload - UDP_LEN, *net;
 	uint16_t checksum;
 	store32(udp + 4, net16(udp_len)); /* the checksum 0 */

@@ -50,6 +50,7 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 	mark_used(dp, &s->used);
 	r->to = &s->peer;
 	r->version = s->version;
+	r->share = __atomic_load_n(&s->share, __ATOMIC_RELAXED);
 	r->group = false;
 	return PASS;
 }
@@ -66,7 +67,7 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	unsigned flags = source ? source->flags & (NODE_OWN | NODE_HEARD) : 0;
 	if (unlikely(flags & NODE_OWN))
 		return DROP_loop_self;
-	if (unlikely(group && to && !holds_group(w, table_group_id(to))))
+	if (unlikely(group && to && !holds_group(w, to)))
 		return source && source->flags & NODE_BRIDGE ? DROP_loop_bridge : DROP_not_mine;
 	if (unlikely(group && to && ((const struct mgid_entry *)to)->version & SHARED)) {
 		struct route first; /* so that the caller's stays in registers */
@@ -89,7 +90,7 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 static bool keeps_message(const struct worker *w, const struct egress *e, unsigned i)
 {
 	const struct mgid_entry *g = e->lookup.to_entry[i];
-	return w->held.keeps && has_share(&w->held.keep, IB_TO_ROCE, share_of(w, table_group_id(g)));
+	return w->held.keeps && has_share(&w->held.keep, IB_TO_ROCE, table_group_share(g));
 }
 
 /* Drops message i, and asks management for its source if that is why. */
@@ -204,13 +205,10 @@ static __rte_noinline void forward_kept(struct worker *w, const struct ib_recv *
 {
 	struct held *h = &w->held;
 	struct shares open = h->shares;
-	bool all = h->all_groups;
 	for (unsigned i = 0; i < GROUP_WORDS; i++)
 		h->shares.groups[i] |= h->release.groups[i];
-	h->all_groups = false;
 	forward(w, r, n, FROM_KEPT);
 	h->shares = open;
-	h->all_groups = all;
 }
 
 unsigned ib_to_roce_kept(struct worker *w)

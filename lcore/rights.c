@@ -11,14 +11,6 @@ static void set_all(struct shares *s, uint64_t bits)
 		s->groups[i] = bits;
 }
 
-static void count_groups(struct held *h)
-{
-	uint64_t all = UINT64_MAX;
-	for (unsigned i = 0; i < GROUP_WORDS; i++)
-		all &= h->shares.groups[i];
-	h->all_groups = all == UINT64_MAX;
-}
-
 /* Where frames to hosts come from: what is computed here once is not computed for each frame. */
 static void set_sources(struct worker *w)
 {
@@ -37,10 +29,8 @@ void rights_begin_worker(struct worker *w)
 {
 	struct held *h = &w->held;
 	h->changes = w->datapath->rights.changes;
-	h->group_share = w->datapath->tables->group_share;
 	h->shares = h->next.shares = w->datapath->rights.open;
 	h->settled = h->done = h->changes;
-	count_groups(h);
 	set_sources(w);
 }
 
@@ -92,7 +82,6 @@ static void count(struct held *h)
 	h->keeps = keeps != 0;
 	h->releases[ROCE_TO_IB] = h->release.hosts != 0;
 	h->releases[IB_TO_ROCE] = groups != 0;
-	count_groups(h);
 }
 
 static void settle(struct held *h)
@@ -149,7 +138,6 @@ void rights_open(struct worker *w, enum direction d, unsigned n)
 	} else {
 		memcpy(h->shares.groups, h->next.shares.groups, sizeof h->shares.groups);
 		memcpy(h->keep.groups, h->next.keep.groups, sizeof h->keep.groups);
-		count_groups(h);
 	}
 	settle(h);
 }

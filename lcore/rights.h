@@ -45,22 +45,16 @@ static inline bool has_share(const struct shares *s, enum direction d, uint32_t 
 	return (d == ROCE_TO_IB ? s->hosts : s->groups[share / 64]) >> share % 64 & 1;
 }
 
-/* The share of a group, by its id. */
-static inline uint32_t share_of(const struct worker *w, uint32_t group)
+/* Whether this worker may forward messages to a group. */
+static inline bool holds_group(const struct worker *w, const struct mgid_entry *group)
 {
-	return w->held.group_share[group];
-}
-
-/* Whether this worker may forward messages to a group, by its id. */
-static inline bool holds_group(const struct worker *w, uint32_t group)
-{
-	return likely(w->held.all_groups) || has_share(&w->held.shares, IB_TO_ROCE, share_of(w, group));
+	return has_share(&w->held.shares, IB_TO_ROCE, table_group_share(group));
 }
 
 /* Whether the bridge is one of a fleet. */
 static inline bool in_fleet(const struct datapath *dp)
 {
-	return unlikely(dp->virtual_mac != 0);
+	return dp->virtual_mac != 0;
 }
 
 /* Whether nothing may be sent any more, until a right is renewed. */
@@ -69,14 +63,14 @@ static inline bool right_ended(const struct worker *w)
 	return in_fleet(w->datapath) && rte_rdtsc() >= __atomic_load_n(&w->datapath->rights.deadline, __ATOMIC_RELAXED);
 }
 
-/* The address that frames to a host come from, both as they lie there: the port's, or, in a fleet, that of the host's
- * share, where this worker has the share, and does not leave it. */
-static __rte_always_inline uint64_t source_towards(const struct worker *w, const struct segment *s, uint64_t to)
+/* The address that frames to a host of a share come from, as it lies there: the port's, or, in a fleet, that of the
+ * share, where this worker has it, and does not leave it. */
+static __rte_always_inline uint64_t source_towards(const struct worker *w, const struct segment *s, uint8_t share)
 {
 	if (!in_fleet(w->datapath))
 		return s->mac;
-	uint64_t share = w->held.source[host_share(to)];
-	return share ? share : s->mac;
+	uint64_t source = w->held.source[share];
+	return source ? source : s->mac;
 }
 
 /* Whether a MAC address, as in datapath.mac, is that of a share, whoever has it. */

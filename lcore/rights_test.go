@@ -119,31 +119,62 @@ func TestRights(t *testing.T) {
 	roce("another member's", looped, "loop_bridge")
 }
 
+// source is where the frame that a message becomes comes from.
+func (s *rig) source(m message) frame.MAC {
+	s.t.Helper()
+	s.fromIB(m)
+	sent := s.toRoCE(0)
+	if len(sent) != 1 {
+		s.t.Fatalf("%d frames", len(sent))
+	}
+	return frame.MAC(sent[0][6:12])
+}
+
 // Frames come from the share of the host that they are for, where this bridge has it: then the host's neighbour entry stays
 // right whoever has the share.
 func TestVirtualMAC(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))
 	s.entitle()
-	source := func(m message) frame.MAC {
-		t.Helper()
-		s.fromIB(m)
-		sent := s.toRoCE(0)
-		if len(sent) != 1 {
-			t.Fatalf("%d frames", len(sent))
-		}
-		return frame.MAC(sent[0][6:12])
-	}
 	group := received(toGroup(mgidOf(group4)))
 	s.open(everyShare()...)
-	if got := source(received()); got != virtualOf(hostMAC) {
+	if got := s.source(received()); got != virtualOf(hostMAC) {
 		t.Errorf("to a host of this bridge from %v", got)
 	}
-	if got := source(group); got != bridgeMAC {
+	if got := s.source(group); got != bridgeMAC {
 		t.Errorf("to a group from %v", got)
 	}
 	s.open(without(everyShare(), shares.OfHost(hostMAC))...)
-	if got := source(received()); got != bridgeMAC {
+	if got := s.source(received()); got != bridgeMAC {
 		t.Errorf("to a host of another bridge, by a proxy QP of this one, from %v", got)
+	}
+}
+
+// A host that moves is of the share of its new MAC address: what it sends, and what is sent to it.
+func TestMovedHost(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	s.entitle()
+	h, _, ok := s.tables.In(0).Hosts.Find(hostIP)
+	was := shares.OfHost(h.MAC)
+	for ok && shares.OfHost(h.MAC) == was {
+		h.MAC[4]++
+	}
+	if _, err := s.tables.In(0).Hosts.Put(h); err != nil {
+		t.Fatal(err)
+	}
+	moved := v4()
+	copy(moved[6:], h.MAC[:])
+	for _, c := range []struct {
+		closed shares.Share
+		drop   string
+		source frame.MAC
+	}{{was, "", virtualOf(h.MAC)}, {shares.OfHost(h.MAC), "not_mine", bridgeMAC}} {
+		s.open(without(everyShare(), c.closed)...)
+		before := s.counters(lcore.RoCEToIB)
+		s.fromRoCE(moved)
+		checkVerdict(t, s, lcore.RoCEToIB, before, c.drop)
+		if got := s.source(received()); got != c.source {
+			t.Errorf("with all shares but %v: to the host from %v, want %v", c.closed, got, c.source)
+		}
 	}
 }
 

@@ -193,11 +193,9 @@ static __rte_noinline void check_transport(struct worker *w, struct burst *b, en
  * meanwhile, so src is read once. */
 static inline bool is_held_from(const struct worker *w, const struct proxy_qp_entry *proxy_qp, const struct rte_mbuf *m)
 {
-	uint64_t hosts = w->held.shares.hosts, mac = source_mac(m);
-	uint64_t src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);
-	if (!is_host_of(w->datapath, proxy_qp, src, mac))
-		return false;
-	return likely(hosts == UINT64_MAX) || hosts >> (likely(src) ? src >> L2_MAC_BITS : host_share(mac)) & 1;
+	uint64_t mac = source_mac(m), src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);
+	uint64_t share = likely(src) ? src >> L2_MAC_BITS : host_share(mac);
+	return is_host_of(w->datapath, proxy_qp, src, mac) && w->held.shares.hosts >> share & 1;
 }
 
 /* Chooses the packets that this worker sends. Where there are no groups, they are no question. */

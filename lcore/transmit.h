@@ -66,17 +66,17 @@ static inline void transmit_by(struct worker *w, unsigned port, const struct dep
 		count_sent_groups(w, d, sent);
 }
 
-/* What comes before in a fleet. Returns false when it has dropped all, because the bridge has no right. */
-bool transmit_as_member(struct worker *w, const struct departure *d);
+/* Drops all, because the bridge has no right. */
+void transmit_none(struct worker *w, const struct departure *d);
 
 /* Gives each of several ports what is for it, in order. */
 void transmit_split(struct worker *w, const struct departure *d);
 
 static inline void transmit(struct worker *w, const struct departure *d)
 {
-	if (in_fleet(w->datapath) && !transmit_as_member(w, d))
-		return;
-	if (several_ports(w))
+	if (unlikely(right_ended(w)))
+		transmit_none(w, d);
+	else if (several_ports(w))
 		transmit_split(w, d);
 	else
 		transmit_by(w, 0, d);

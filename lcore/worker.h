@@ -103,12 +103,10 @@ struct held {
 	uint64_t settled; /* atomic: the last of them of which nothing waits any more, and nothing that was kept */
 	uint64_t done;    /* atomic: the last of them of which nothing is released any more either */
 	unsigned waits[DIRECTIONS]; /* packets until next is in force, at most; 0: nothing waits */
-	bool all_groups;
-	bool leaves, keeps; /* whether there are such shares */
+	bool leaves, keeps;         /* whether there are such shares */
 	bool releases[DIRECTIONS];
-	bool unsent[DIRECTIONS];     /* what was kept of these has not been sent yet */
-	uint64_t late_until;         /* a TSC: until then these are released */
-	const uint16_t *group_share; /* the tables' */
+	bool unsent[DIRECTIONS]; /* what was kept of these has not been sent yet */
+	uint64_t late_until;     /* a TSC: until then these are released */
 	/* The MAC addresses that frames to hosts come from, by the hosts' shares, as they lie there; 0: the port's. */
 	uint64_t source[HOST_SHARES];
 	struct shares shares;  /* it forwards these */

@@ -57,8 +57,9 @@ enum {
 
 	/* RoCE segments have numbers, too. The same address in two of them is two hosts, or two groups. */
 	MAX_SEGMENTS = 8,
-	SEGMENT_SHIFT = 48, /* in the number of the keys of hosts, proxy_qps and groups; all else is below */
-	GROUP_ID_BITS = 24, /* of mgid_entry's id; above is the segment, or, SHARED, a bit for each */
+	SEGMENT_SHIFT = 48,   /* in the number of the keys of hosts, proxy_qps and groups; all else is below */
+	GROUP_ID_BITS = 24,   /* of mgid_entry's id; above is the segment, or, SHARED, a bit for each */
+	PLAIN_PORT_BITS = 16, /* in place of a group's QPN; above is the share (shares.h) */
 };
 
 /* L2 of a RoCE host in one word, so that a move is one atomic store: in memory six bytes of
@@ -66,8 +67,9 @@ enum {
 #define L2_TCI(l2) ((uint16_t)((l2) >> 48)) /* 802.1Q VLAN id; 0 = untagged */
 #define L2_MAC_BITS 48
 
-/* The destination of messages to RoCE: common to proxy QPs and groups. A group of plain UDP has its port in place of
- * the QPN, and the TTL of its datagrams in place of the Q_Key. */
+/* The destination of messages to RoCE: common to proxy QPs and groups. All messages to groups are for the same QPN, so
+ * a group has another number there (table_group_share, table_plain_port). A group of plain UDP has the TTL of its
+ * datagrams in place of the Q_Key. */
 struct roce_peer {
 	uint8_t ip[16];
 	uint64_t l2; /* atomic */
@@ -133,7 +135,8 @@ struct group_entry {
 struct proxy_qpn_entry {
 	struct table_key key; /* zero, local QPN */
 	struct roce_peer peer;
-	uint32_t id;
+	uint8_t share; /* atomic; the host's (shares.h) */
+	uint8_t spare[3];
 	uint8_t version;
 	uint8_t used; /* atomic; see table_mark_used */
 	uint8_t partition;
@@ -153,7 +156,7 @@ struct source_entry {
 
 struct mgid_entry {
 	struct table_key key;  /* MGID, 0 */
-	struct roce_peer peer; /* QPN 0xffffff, or plain UDP's port; SHARED: without VLAN */
+	struct roce_peer peer; /* SHARED: without VLAN */
 	uint32_t id;           /* and the segment, or those that share it */
 	uint8_t version;       /* or PLAIN_UDP; SHARED */
 	uint8_t flags;         /* GROUP_*, and the partition */
@@ -161,6 +164,7 @@ struct mgid_entry {
 };
 
 _Static_assert(offsetof(struct node_entry, partition) == offsetof(struct group_entry, partition), "read as one");
+_Static_assert(offsetof(struct mgid_entry, peer) == offsetof(struct proxy_qpn_entry, peer), "read as one");
 _Static_assert(MAX_PARTITIONS << GROUP_PARTITION_SHIFT == 256, "the rest of the flags");
 _Static_assert(GROUP_ID_BITS + MAX_SEGMENTS <= 32, "a bit for each");
 _Static_assert(sizeof(struct roce_peer) == 32, "half a cache line");

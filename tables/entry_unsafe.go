@@ -3,6 +3,7 @@
 package tables
 
 /*
+#include "shares.h"
 #include "tables_write.h"
 */
 import "C"
@@ -99,15 +100,15 @@ func proxyQPEntry(in segment, s *ProxyQP, src uint64, id uint32) (e entry) {
 	return e
 }
 
-func rocePeer(ip netip.Addr, l2 uint64, qpn ib.QPN, qkey ib.QKey) C.struct_roce_peer {
+func rocePeer(ip netip.Addr, l2 uint64, qpn uint32, qkey ib.QKey) C.struct_roce_peer {
 	return C.struct_roce_peer{ip: cAddr(ip), l2: C.uint64_t(l2), qpn: C.uint32_t(qpn), qkey: C.uint32_t(qkey)}
 }
 
-func proxyQPNEntry(in segment, s *ProxyQP, l2 uint64, id uint32) (e entry) {
+func proxyQPNEntry(in segment, s *ProxyQP, l2 uint64) (e entry) {
 	*as[C.struct_proxy_qpn_entry](&e) = C.struct_proxy_qpn_entry{
 		key:     numberKey(uint64(s.QPN)),
-		peer:    rocePeer(s.Host, l2, s.HostQPN, s.QKey),
-		id:      C.uint32_t(id),
+		peer:    rocePeer(s.Host, l2, uint32(s.HostQPN), s.QKey),
+		share:   C.uint8_t(C.host_share(C.uint64_t(l2))),
 		version: C.uint8_t(s.Version),
 
 		partition: C.uint8_t(s.Partition),
@@ -184,11 +185,12 @@ func groupEntry(s segment, g *Group, id uint32) (e entry) {
 
 // groupPeer is what messages to a group are sent to.
 func groupPeer(g *Group) C.struct_roce_peer {
-	l2 := l2Word(g.mac(), g.VLAN)
+	l2, mgid := l2Word(g.mac(), g.VLAN), cBytes(g.MGID)
+	number := uint32(C.group_share(&mgid[0]))<<C.PLAIN_PORT_BITS | uint32(g.UDPPort)
 	if g.Version == PlainUDP {
-		return rocePeer(g.IP, l2, ib.QPN(g.UDPPort), ib.QKey(g.TTL))
+		return rocePeer(g.IP, l2, number, ib.QKey(g.TTL))
 	}
-	return rocePeer(g.IP, l2, ib.QPMulticast, g.RoCEQKey)
+	return rocePeer(g.IP, l2, number, g.RoCEQKey)
 }
 
 func mgidEntry(s segment, g *Group, id uint32) (e entry) {

@@ -132,7 +132,7 @@ func checkMTU(name string, mtu int, used bool) error {
 	return nil
 }
 
-// Put adds a group or changes it. A group is known by its MGID, and keeps its id: workers know its share by that.
+// Put adds a group or changes it. A group is known by its MGID, and keeps its id.
 func (t *Groups) Put(g Group) (id uint32, err error) {
 	if err := g.check(); err != nil {
 		return 0, fmt.Errorf("tables: group %v: %w", g.IP, err)
@@ -197,13 +197,10 @@ func (t *Groups) leadsFrom(g *Group) (in []segment) {
 
 // place puts the entries of g on their tables; r is what it was before, or nil.
 func (t *Groups) place(g *Group, r *group) (id uint32, err error) {
-	key := gidKey(g.MGID)
 	if r != nil {
 		id = r.id
 	} else if id, err = t.ids.take(); err != nil {
 		return 0, err
-	} else {
-		C.tables_share_group(t.c, C.uint32_t(id), &key)
 	}
 	var c changes
 	in := t.leadsFrom(g)

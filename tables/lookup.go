@@ -56,16 +56,16 @@ func (t *ProxyQPs) Lookup(of HostQP) (s ProxyQP, id uint32, ok bool) {
 }
 
 // LookupQPN reads the table proxy_qpns: all but QP, Worker and Source, and the host's MAC and VLAN.
-func (t *ProxyQPs) LookupQPN(qpn ib.QPN) (s ProxyQP, h Host, id uint32, ok bool) {
+func (t *ProxyQPs) LookupQPN(qpn ib.QPN) (s ProxyQP, h Host, ok bool) {
 	e, ok := look(&t.c.proxy_qpns, numberKey(uint64(qpn)))
 	if !ok || segment(as[C.struct_proxy_qpn_entry](&e).segment) != t.segment {
-		return ProxyQP{}, Host{}, 0, false
+		return ProxyQP{}, Host{}, false
 	}
 	c := as[C.struct_proxy_qpn_entry](&e)
 	p := &c.peer
 	ip := goAddr(p.ip)
 	s = ProxyQP{HostQP: HostQP{ip, ib.QPN(p.qpn), uint8(c.partition)}, QPN: ib.QPN(c.key.number), QKey: ib.QKey(p.qkey), Version: uint8(c.version)}
-	return s, Host{IP: ip, MAC: macOf(p.l2), VLAN: vlanOf(p.l2)}, uint32(c.id), true
+	return s, Host{IP: ip, MAC: macOf(p.l2), VLAN: vlanOf(p.l2)}, true
 }
 
 // MarkUsed marks a proxy QP as a worker does that sends from it.
@@ -151,13 +151,13 @@ func (t *Groups) LookupMGID(mgid ib.GID) (g Group, id uint32, ok bool) {
 		return Group{}, 0, false
 	}
 	p := &c.peer
-	g = Group{IP: goAddr(p.ip), MGID: mgid, MTUToRoCE: int(c.mtu), VLAN: vlanOf(p.l2), Version: uint8(c.version &^ C.SHARED),
+	g = Group{IP: goAddr(p.ip), MGID: mgid, UDPPort: uint16(C.table_plain_port(p)), MTUToRoCE: int(c.mtu), VLAN: vlanOf(p.l2), Version: uint8(c.version &^ C.SHARED),
 		Partition: uint8(c.flags >> C.GROUP_PARTITION_SHIFT)}
 	if several {
 		g.Segments = in
 	}
 	if g.Version == PlainUDP {
-		g.UDPPort, g.TTL = uint16(p.qpn), uint8(p.qkey)
+		g.TTL = uint8(p.qkey)
 	} else {
 		g.RoCEQKey = ib.QKey(p.qkey)
 	}

@@ -50,7 +50,7 @@ func TestPlainProxyQP(t *testing.T) {
 	if got, n, ok := s.ProxyQPs.Lookup(x.HostQP); !ok || n != id || got.QPN != x.QPN {
 		t.Errorf("proxy_qps: %+v, id %d, %v", got, n, ok)
 	}
-	if got, _, _, ok := s.ProxyQPs.LookupQPN(x.QPN); ok {
+	if got, _, ok := s.ProxyQPs.LookupQPN(x.QPN); ok {
 		t.Errorf("proxy_qpns: %+v", got)
 	}
 	s.ProxyQPs.MarkUsed(x.HostQP)

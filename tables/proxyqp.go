@@ -128,7 +128,7 @@ func (t *ProxyQPs) place(s *ProxyQP, p place, r *proxyQP) (id uint32, err error)
 	}
 	var c changes
 	if s.HostQPN != PlainQPN {
-		c.put(&t.c.proxy_qpns, "proxy_qpns", proxyQPNEntry(t.segment, s, p.l2, id))
+		c.put(&t.c.proxy_qpns, "proxy_qpns", proxyQPNEntry(t.segment, s, p.l2))
 	}
 	c.put(&t.c.proxy_qps, "proxy_qps", proxyQPEntry(t.segment, s, p.src, id))
 	if r != nil && r.QPN != s.QPN && s.HostQPN != PlainQPN {

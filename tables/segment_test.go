@@ -34,11 +34,11 @@ func TestSegments(t *testing.T) {
 		x, _, _ := in.ProxyQPs.Lookup(HostQP{Host: ip, HostQPN: 5})
 		g, _, _ := in.Groups.Lookup(GroupAddr{IP: group})
 		back, _, ok := in.Groups.LookupMGID(g.MGID)
-		_, to, _, known := in.ProxyQPs.LookupQPN(x.QPN)
+		_, to, known := in.ProxyQPs.LookupQPN(x.QPN)
 		if h.VLAN != 100*uint16(n) || x.QP != uint32(n) || !ok || back.IP != group || !known || to.VLAN != h.VLAN {
 			t.Errorf("segment %d: %+v, %+v, %+v", n, h, x, back)
 		}
-		if _, _, _, known := s.In(1 - n).ProxyQPs.LookupQPN(x.QPN); known {
+		if _, _, known := s.In(1 - n).ProxyQPs.LookupQPN(x.QPN); known {
 			t.Errorf("segment %d has the other's proxy QP", 1-n)
 		}
 	}

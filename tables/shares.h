@@ -8,7 +8,7 @@
 
 static const uint64_t SHARE_GOLDEN = 0x9e3779b97f4a7c15;
 
-/* The share of a station, by its MAC address as in the lower 48 bits of an l2 word. */
+/* The share of a station, by its MAC address, the lower 48 bits of an l2 word. */
 static inline unsigned host_share(uint64_t mac)
 {
 	return (unsigned)(__builtin_bswap64(mac << 16) * SHARE_GOLDEN >> 58);

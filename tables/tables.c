@@ -53,9 +53,8 @@ struct tables *tables_new(const struct tables_config *c, const uint64_t seeds[TA
 	t->max_nodes = c->max_nodes;
 	t->max_groups = c->max_groups;
 	t->heard = (uint8_t *)map_new(c->max_nodes);
-	t->group_share = (uint16_t *)map_new(c->max_groups * sizeof(*t->group_share));
 	t->rcu = rcu_new(c->max_readers);
-	err = !t->rcu || !t->heard || !t->group_share;
+	err = !t->rcu || !t->heard;
 	err = err || table_init(&t->hosts, t->rcu, slots_for(c->max_hosts), &seeds[0]);
 	err = err || table_init(&t->proxy_qps, t->rcu, slots_for(c->max_proxy_qps), &seeds[TABLE_SEED]);
 	err = err || table_init(&t->nodes, t->rcu, slots_for(2 * (uint64_t)c->max_nodes), &seeds[2 * TABLE_SEED]);
@@ -110,7 +109,6 @@ void tables_near(struct tables *t, int node)
 	table_near(&t->sources, node);
 	table_near(&t->mgids, node);
 	map_near(t->heard, t->max_nodes, node);
-	map_near(t->group_share, t->max_groups * sizeof(*t->group_share), node);
 	map_near(t->rcu, rte_rcu_qsbr_get_memsize(t->max_readers), node);
 	map_near(t, sizeof(*t), node);
 }
@@ -126,7 +124,6 @@ void tables_free(struct tables *t)
 	table_fini(&t->mgids);
 	rcu_free(t->rcu, t->max_readers);
 	unmap(t->heard, t->max_nodes);
-	unmap(t->group_share, t->max_groups * sizeof(*t->group_share));
 	unmap(t, sizeof(*t));
 }
 
@@ -180,6 +177,7 @@ int tables_move_proxy_qpn(struct tables *t, const struct table_key *key, uint64_
 	if (!e)
 		return 0;
 	__atomic_store_n(&e->peer.l2, l2, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->share, (uint8_t)host_share(l2), __ATOMIC_RELAXED);
 	return 1;
 }
 
@@ -226,11 +224,6 @@ int tables_take_source_used(struct tables *t, const struct table_key *source)
 	struct source_entry *e = (struct source_entry *)find_to_change(&t->sources, source);
 
 	return e && take_used(&e->used);
-}
-
-void tables_share_group(struct tables *t, uint32_t id, const struct table_key *mgid)
-{
-	t->group_share[id] = (uint16_t)group_share(mgid->addr);
 }
 
 uint8_t tables_heard_in(const struct tables *t, uint32_t node)

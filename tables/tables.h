@@ -34,9 +34,8 @@ struct tables {
 	uint32_t max_nodes;
 	uint32_t max_groups;
 
-	uint16_t *group_share; /* of a group, by its id (shares.h): written before there are entries */
-	uint8_t *heard;        /* elements atomic: the partition that a node was last heard in, by its id */
-	bool view;             /* a reader that only looks (tables_view_new): it marks nothing */
+	uint8_t *heard; /* elements atomic: the partition that a node was last heard in, by its id */
+	bool view;      /* a reader that only looks (tables_view_new): it marks nothing */
 };
 
 /* The partition of a destination, a struct node_entry or group_entry, or PARTITION_HEARD. */
@@ -55,6 +54,18 @@ static inline uint8_t table_heard_in(const struct tables *t, uint32_t node)
 static inline uint32_t table_group_id(const struct mgid_entry *g)
 {
 	return g->id & ((UINT32_C(1) << GROUP_ID_BITS) - 1);
+}
+
+/* The share of a group (shares.h). */
+static inline uint32_t table_group_share(const struct mgid_entry *g)
+{
+	return g->peer.qpn >> PLAIN_PORT_BITS;
+}
+
+/* The UDP port of a group of plain UDP. */
+static inline uint16_t table_plain_port(const struct roce_peer *group)
+{
+	return (uint16_t)group->qpn;
 }
 
 /* Notes the partition of a message from a node. It writes only what changes, so that the cache line is rarely dirty. */

@@ -44,7 +44,8 @@ unsigned tables_reclaim(struct tables *t);
 uint64_t tables_token(struct tables *t);
 int tables_passed(struct tables *t, uint64_t token);
 
-/* Stores a new l2 or src word in the entry of a key, atomically under its readers. False when there is none. */
+/* Stores a new l2 word, with the share that it tells where there is one, or src word in the entry of a key, each
+ * atomically under its readers. False when there is none. */
 int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2);
 int tables_move_proxy_qp(struct tables *t, const struct table_key *key, uint64_t src);
 int tables_move_proxy_qpn(struct tables *t, const struct table_key *key, uint64_t l2);
@@ -59,9 +60,6 @@ int tables_take_source_used(struct tables *t, const struct table_key *source);
 
 /* Marks the entries of these keys as used, if they exist; for readers in Go. */
 void tables_mark_used(const struct tables *t, const struct table_key *proxy_qp, const struct table_key *qp);
-
-/* Notes the share of the group that gets an id, before it has entries. */
-void tables_share_group(struct tables *t, uint32_t id, const struct table_key *mgid);
 
 /* The partition that a node was last heard in, by its id; and 0 again. */
 uint8_t tables_heard_in(const struct tables *t, uint32_t node);

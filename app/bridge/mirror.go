@@ -188,7 +188,7 @@ func (s Tables) ProxyQP(at manage.Place, of tables.HostQP) (found tables.ProxyQP
 
 // ProxyQPN returns a proxy QP by its QPN.
 func (s Tables) ProxyQPN(qpn ib.QPN) (found tables.ProxyQP, ok bool) {
-	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, _, ok = t.ProxyQPs.LookupQPN(qpn); return ok })
+	ok = s.inSegments(func(t *tables.Segment) (ok bool) { found, _, ok = t.ProxyQPs.LookupQPN(qpn); return ok })
 	return found, ok
 }
 

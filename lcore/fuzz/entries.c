@@ -52,7 +52,6 @@ static void put_host(struct tables *t, unsigned i, unsigned p)
 				    .peer = {.l2 = 0x010000000002 | (i == 1 ? UINT64_C(100) << L2_MAC_BITS : 0),
 					     .qpn = HOST_QPN,
 					     .qkey = QKEY},
-				    .id = at,
 				    .version = i == 2 ? ROCE_V1 : ROCE_V2};
 	memcpy(s.key.addr, host[i], 16);
 	memcpy(q.peer.ip, host[i], 16);
@@ -99,7 +98,7 @@ static void put_group(struct tables *t, unsigned i, unsigned p)
 				.roce_qkey = QKEY,
 				.mgid = {0xff, 0x12},
 				.flags = GROUP_TO_IB | GROUP_TO_ROCE | GROUP_REWRITE_IMM};
-	struct mgid_entry m = {.peer = {.qpn = 0xffffff, .qkey = QKEY}, .version = i == 2 ? ROCE_V1 : ROCE_V2};
+	struct mgid_entry m = {.peer = {.qkey = QKEY}, .version = i == 2 ? ROCE_V1 : ROCE_V2};
 	memcpy(g.key.addr, group[i], 16);
 	memcpy(g.mgid + 12, group[i] + 12, 4);
 	memcpy(m.peer.ip, group[i], 16);

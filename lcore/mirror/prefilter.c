@@ -224,8 +224,6 @@ void words_of_frames(struct mirror_words *w, struct rte_mbuf *const *m, unsigned
 		qpns_of_frame(&w->qpn, i, rte_pktmbuf_mtod(m[i], const uint8_t *), m[i]->data_len);
 }
 
-_Static_assert(offsetof(struct mgid_entry, peer) == offsetof(struct proxy_qpn_entry, peer), "read as one");
-
 /* Messages whose queue pair or group has to be looked up: all at once, so that cache misses overlap. The datapath then
  * finds the entries in the cache. */
 struct pending {
@@ -288,7 +286,7 @@ static void take_peer(struct mirror_words *w, const struct pending *p, unsigned 
 	struct mirror_peer peer = {.of = changes | p->key[i].number};
 	if (e) {
 		peer.address = load32(e->peer.ip + 12);
-		peer.qpn = e->peer.qpn;
+		peer.qpn = p->key[i].number ? e->peer.qpn : 0; /* a group's is none */
 	}
 	w->address.third[p->message[i]] = peer.address;
 	if (w->with_qpns)

@@ -51,11 +51,6 @@ func (r *rig) build() (err error) {
 			return err
 		}
 	}
-	if r.shape.member {
-		if err := r.join(); err != nil {
-			return err
-		}
-	}
 	for range r.shape.workers() {
 		if err := r.addLane(); err != nil {
 			return err

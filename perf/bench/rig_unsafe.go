@@ -4,6 +4,7 @@ package bench
 
 // #include <stdlib.h>
 // #include "loops.h"
+// #include "member.h"
 // #include "rig.h"
 // #include "lcore/setup.h"
 import "C"
@@ -18,6 +19,7 @@ import (
 	"causeway/dpdk"
 	"causeway/ibside/ib"
 	"causeway/lcore"
+	"causeway/lcore/frame"
 )
 
 // A lane is a worker, or another loop in its place, and the packets that circulate through it.
@@ -174,6 +176,16 @@ func (l *lane) load() error {
 
 // pause stops the IB port from giving messages, or lets it give them again. A worker may be running.
 func (l *lane) pause(on bool) { C.null_port_pause(l.ibPort, C.bool(on)) }
+
+// setVirtualMAC makes the bridge of the lane's worker, which must not run, a member of the fleet that has this one; of none,
+// if it is zero. The worker has the datapath's rights then.
+func (l *lane) setVirtualMAC(mac frame.MAC) {
+	var n C.uint64_t
+	for _, x := range mac {
+		n = n<<8 | C.uint64_t(x)
+	}
+	C.member_of((*C.struct_worker)(l.w.Pointer()), n)
+}
 
 // takeBack moves packets that other workers have handed to this lane's worker into the lane's ring, and returns how
 // many. No worker may run.

@@ -12,6 +12,10 @@ import (
 	"causeway/lcore/frame"
 )
 
+// memberTurns is how many times as often as others these are read, for shorter: they differ by less than readings of the
+// same do.
+const memberTurns = 8
+
 // virtualMAC is that of a fleet's host share 0.
 var virtualMAC = frame.MAC{2, 0xca, 0x5e, 0, 0, 0}
 
@@ -60,8 +64,9 @@ func memberRow(cfg *Config, s shape, d lcore.Direction) (Row, error) {
 		return Row{}, err
 	}
 	defer r.close()
-	l := r.lanes[0]
-	ns, err := cfg.calm([]int{0}, &memberLoop{l.worker(), l, false}, &memberLoop{l.worker(), l, true})
+	l, often := r.lanes[0], *cfg
+	often.Repetitions, often.Window = memberTurns*cfg.Repetitions, cfg.Window*2/5
+	ns, err := often.calm([]int{0}, &memberLoop{l.worker(), l, false}, &memberLoop{l.worker(), l, true})
 	if err != nil {
 		return Row{}, err
 	}

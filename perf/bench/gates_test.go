@@ -131,6 +131,13 @@ func TestReadings(t *testing.T) {
 	if nine.over(ones) != 5 || nine.atLeast(ones) != 2 {
 		t.Errorf("ratio %v, at least %v", nine.over(ones), nine.atLeast(ones))
 	}
+	var many, same readings
+	for i := range 81 {
+		many, same = append(many, float64(1+i)), append(same, 1)
+	}
+	if many.over(same) != 41 || many.atLeast(same) != 32 {
+		t.Errorf("of 81: ratio %v, at least %v", many.over(same), many.atLeast(same))
+	}
 }
 
 // One reading far off in nine does not make a machine busy; half of them do.

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -53,8 +54,15 @@ func (r readings) ratiosTo(o readings) readings {
 // over returns the median of the ratios.
 func (r readings) over(o readings) float64 { return r.ratiosTo(o).median() }
 
-// atLeast returns what all ratios but one reach; where there are less than nine, all.
-func (r readings) atLeast(o readings) float64 { return r.ratiosTo(o)[min(len(r)/9, 1)] }
+// atLeast returns what the median of more and more ratios would reach, but one time in fifty: so many of a binomial
+// distribution are below. Where there are less than nine, it is the lowest.
+func (r readings) atLeast(o readings) float64 {
+	n, ratios := len(r), r.ratiosTo(o)
+	if n < 9 {
+		return ratios[0]
+	}
+	return ratios[int(float64(n/2)-math.Sqrt(float64(n)))]
+}
 
 // mostSpread is the largest spread of a loop with which ratios to readings beside it tell the truth.
 const mostSpread = 0.10

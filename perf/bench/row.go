@@ -18,7 +18,7 @@ type Row struct {
 	Over      string  `json:"over,omitempty"`    // what it is compared with, whose cost is OverNS
 	OverNS    float64 `json:"over_ns,omitempty"`
 	Value     float64 `json:"value"`           // the median of the ratios of both; without Over a number by itself
-	Above     float64 `json:"above,omitempty"` // how far Value may be above the true ratio: all but one reading say so
+	Above     float64 `json:"above,omitempty"` // how far Value may be above the true ratio, but one time in fifty
 	Limit     *Limit  `json:"limit,omitempty"` // nil: no gate
 	Noise     float64 `json:"noise"`           // the largest spread of the readings of Over and Floor
 	Floor     string  `json:"floor,omitempty"` // a simpler loop that limits both
@@ -40,8 +40,8 @@ func limit(v float64) *Limit { l := Limit(v); return &l }
 // Busy reports whether the row has a limit, and the machine was too busy to tell whether it is held.
 func (r *Row) Busy() bool { return r.Limit != nil && r.Noise > mostSpread }
 
-// Missed reports whether the row has a limit and is beyond it, by all but one of its readings: when the true ratio is the
-// limit, one of fifty such rows is missed by chance.
+// Missed reports whether the row has a limit and is beyond it by more than chance: when the true ratio is the limit, one
+// of fifty such rows is missed.
 func (r *Row) Missed() bool {
 	return r.Limit != nil && !r.Busy() && r.Value-r.Above > float64(*r.Limit)
 }

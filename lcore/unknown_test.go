@@ -80,7 +80,9 @@ func TestUnknownFlood(t *testing.T) {
 		s.fromIB(all...)
 		n += len(asked(t, s))
 	}
-	tenths := int(time.Since(began)/slice) + 1
+	took := time.Since(began)
+	took += took / 256 // the frequency of the workers' clock is rounded to 10 MHz
+	tenths := int(took/slice) + 1
 	if n <= 2*most || n > tenths*most {
 		t.Errorf("asked for %d of %d nodes in %d slices of time", n, messages, tenths)
 	}

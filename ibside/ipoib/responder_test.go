@@ -95,14 +95,19 @@ func soon(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// A node is a kernel beside two bridges, with interfaces ib1 and ib2, at the same cable.
+// A node is a kernel beside two bridges, with interfaces ib1 and ib2, at the same cable. No other interface has an
+// address that is one of theirs (portOf).
 type node struct{ t *testing.T }
 
 func newNode(t *testing.T, address string) node {
 	t.Helper()
-	sh(t, `ip link set lo up; ip link add br0 type bridge mcast_snooping 0; ip link set br0 up
-for n in 1 2; do ip link add ib$n address 02:00:00:00:00:0$n type veth peer name x$n; ip link set x$n master br0 up; ip link set ib$n up; done
-ip netns add node; ip link add ib9 address 02:00:00:00:00:09 netns node type veth peer name x9; ip link set x9 master br0 up
+	sh(t, `ip link set lo up; ip link add br0 address 02:00:00:00:00:f0 type bridge mcast_snooping 0; ip link set br0 up
+for n in 1 2; do
+	ip link add ib$n address 02:00:00:00:00:0$n type veth peer name x$n address 02:00:00:00:00:f$n
+	ip link set x$n master br0 up; ip link set ib$n up
+done
+ip netns add node; ip link add ib9 address 02:00:00:00:00:09 netns node type veth peer name x9 address 02:00:00:00:00:f9
+ip link set x9 master br0 up
 ip -n node address add `+address+` dev ib9; ip -n node link set ib9 up`)
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", "node").Run() })
 	return node{t}

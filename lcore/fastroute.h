@@ -45,7 +45,7 @@ static __rte_always_inline bool fastroute_from(const struct source_entry *from, 
 	return likely(s->partition == PARTITION_ANY) || (segment_reaches(s, from->partition) && segment_reaches(s, to));
 }
 
-/* write_headers() of a usual message. */
+/* write_headers() of a usual message, to a proxy_qpn_entry or an mgid_entry: their peers lie at the same place. */
 static __rte_always_inline struct icrc_job fastroute_write(struct worker *w, const struct message *msg, const void *to,
 							   const struct segment *s, const uint8_t *src_ip, bool six,
 							   bool group)

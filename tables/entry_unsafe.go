@@ -187,10 +187,11 @@ func groupEntry(s segment, g *Group, id uint32) (e entry) {
 func groupPeer(g *Group) C.struct_roce_peer {
 	l2, mgid := l2Word(g.mac(), g.VLAN), cBytes(g.MGID)
 	number := uint32(C.group_share(&mgid[0]))<<C.PLAIN_PORT_BITS | uint32(g.UDPPort)
+	qkey := g.RoCEQKey
 	if g.Version == PlainUDP {
-		return rocePeer(g.IP, l2, number, ib.QKey(g.TTL))
+		qkey = ib.QKey(g.TTL)
 	}
-	return rocePeer(g.IP, l2, number, g.RoCEQKey)
+	return rocePeer(g.IP, l2, number, qkey)
 }
 
 func mgidEntry(s segment, g *Group, id uint32) (e entry) {

@@ -90,9 +90,7 @@ func (l *lane) newLoop(run unsafe.Pointer) (*cLoop, error) {
 	l.rig.onClose(func() error { C.loop_free(f.c); return nil })
 	f.c.port, f.c.ib_port = C.uint16_t(l.port), l.ibPort
 	f.c.tables = (*C.struct_tables)(l.rig.tables.Pointer())
-	for _, x := range bridgeMAC {
-		f.c.mac = f.c.mac<<8 | C.uint64_t(x)
-	}
+	f.c.mac = mac48(bridgeMAC)
 	f.c.pkey = C.uint16_t(ib.PKeyDefault)
 	return f, nil
 }

@@ -54,7 +54,7 @@ func (r readings) ratiosTo(o readings) readings {
 // over returns the median of the ratios.
 func (r readings) over(o readings) float64 { return r.ratiosTo(o).median() }
 
-// atLeast returns what the median of more and more ratios would reach, but one time in fifty: so many of a binomial
+// atLeast returns what the median of more and more ratios would reach, but about one time in fifty: so many of a binomial
 // distribution are below. Where there are less than nine, it is the lowest.
 func (r readings) atLeast(o readings) float64 {
 	n, ratios := len(r), r.ratiosTo(o)

@@ -180,11 +180,15 @@ func (l *lane) pause(on bool) { C.null_port_pause(l.ibPort, C.bool(on)) }
 // setVirtualMAC makes the bridge of the lane's worker, which must not run, a member of the fleet that has this one; of none,
 // if it is zero. The worker has the datapath's rights then.
 func (l *lane) setVirtualMAC(mac frame.MAC) {
-	var n C.uint64_t
-	for _, x := range mac {
+	C.member_of((*C.struct_worker)(l.w.Pointer()), mac48(mac))
+}
+
+// mac48 returns a MAC address as a number, the first byte highest.
+func mac48(m frame.MAC) (n C.uint64_t) {
+	for _, x := range m {
 		n = n<<8 | C.uint64_t(x)
 	}
-	C.member_of((*C.struct_worker)(l.w.Pointer()), n)
+	return n
 }
 
 // takeBack moves packets that other workers have handed to this lane's worker into the lane's ring, and returns how

@@ -16,7 +16,10 @@ HEADERS := $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.h'
 # Control-flow protection is here and in docker/Dockerfile, because #cgo lines may not have it; they have the other
 # flags that harden C.
 CFI := $(if $(filter aarch64,$(shell uname -m)),-mbranch-protection=standard,-fcf-protection)
-export CGO_CFLAGS := $(or $(CGO_CFLAGS),-g -O2) $(CFI) -DCAUSEWAY_HEADERS=0x$(HEADERS)
+export CGO_CFLAGS := -g -O2 $(CFI) -DCAUSEWAY_HEADERS=0x$(HEADERS)
+# One set of flags for programs and tests, so that nothing is compiled twice; and nothing in it that differs between two
+# clones, so that a second one finds in Go's cache what the first one compiled.
+export GOFLAGS := -trimpath -buildmode=pie
 
 GO_NEEDED := 1.26
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -38,9 +41,8 @@ PORTS ?= 1
 BIN ?= bin
 DEMO ?=
 
-# The programs to build: the main packages of app and perf; those that have no C.
-PROGRAMS := causeway causeway-etcd $(if $(wildcard perf/causeway-perf/*.go),causeway-perf)
-PURE := causeway-etcd
+# The programs to build: the main packages of app and perf.
+PROGRAMS := ./app/causeway ./app/causeway-etcd $(if $(wildcard perf/causeway-perf/*.go),./perf/causeway-perf)
 
 # Packages to test with the race detector: those without C, and those that use C only through other packages.
 RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/frame/... ./lcore/manage/... ./app/bridge/link ./app/causeway-etcd ./app/command ./app/condition ./app/console ./app/demo ./app/logs ./app/seats ./app/systemd ./app/web ./fleet/bfd ./fleet/peers ./perf/trial ./perf/profile ./perf/report
@@ -80,15 +82,10 @@ build: deps go programs ## build bin/causeway, and bin/causeway-etcd
 
 .PHONY: programs
 programs:
-	@for name in $(PROGRAMS); do \
-		dir=./app/$$name; \
-		[[ -d $$dir ]] || dir=./perf/$$name; \
-		c=1; [[ " $(PURE) " != *" $$name "* ]] || c=0; \
-		{ sleep $(PATIENCE) </dev/null >/dev/null 2>&1 && echo "build: compiling $(BIN)/$$name; the first time this takes minutes"; } & says=$$!; code=0; \
-		CGO_ENABLED=$$c go build -buildmode=pie -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN)/$$name $$dir || code=$$?; \
-		kill $$says 2>/dev/null || true; \
-		(( code == 0 )) || exit $$code; \
-	done
+	@{ sleep $(PATIENCE) </dev/null >/dev/null 2>&1 && echo 'build: compiling; the first time this takes minutes'; } & says=$$!; code=0; mkdir -p $(BIN); \
+	go build -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN)/ $(PROGRAMS) || code=$$?; \
+	kill $$says 2>/dev/null || true; \
+	exit $$code
 
 .PHONY: demo
 demo: build ## run a bridge between two fabrics on this machine for 20 seconds; DEMO=-keep: until Ctrl-C, with a web page

@@ -2,7 +2,7 @@
 
 package lcore
 
-// #include "dpdk/near.h"
+// #include "../dpdk/near.h"
 // #include "policy.h"
 import "C"
 

@@ -4,7 +4,7 @@ package lcore
 
 // #include <rte_errno.h>
 // #include <rte_cycles.h>
-// #include "dpdk/near.h"
+// #include "../dpdk/near.h"
 // #include "carried.h"
 // #include "icrc.h"
 // #include "police.h"

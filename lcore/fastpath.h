@@ -13,7 +13,7 @@
 #define CAUSEWAY_FASTPATH_H
 
 #include "burst.h"
-#include "tables/x86.h"
+#include "../tables/x86.h"
 
 enum {
 	FASTPATH_IPV4 = 20,

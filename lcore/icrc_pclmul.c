@@ -4,6 +4,7 @@
 #include "icrc_version.h"
 
 #ifdef CAUSEWAY_X86
+#include <wmmintrin.h>
 
 #define TARGET __attribute__((target("pclmul,sse4.1")))
 

@@ -5,7 +5,7 @@
 #define CAUSEWAY_LCORE_ICRC_VERSION_H
 
 #include "icrc.h"
-#include "tables/x86.h"
+#include "../tables/x86.h"
 
 /* One version. fn and burst may be called after icrc_init and only if runs_here. */
 struct icrc_version {

@@ -18,7 +18,7 @@
 #include <rte_mbuf.h>
 
 #include "segment.h"
-#include "tables/shares.h"
+#include "../tables/shares.h"
 
 enum {
 	/* More packets than wait in a queue: when as many came after a share was opened, none is older. */

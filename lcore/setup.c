@@ -7,7 +7,7 @@
 #include "punt.h"
 #include "rights.h"
 
-#include "dpdk/near.h"
+#include "../dpdk/near.h"
 
 #include <rte_errno.h>
 #include <rte_launch.h>

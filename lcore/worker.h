@@ -15,11 +15,11 @@
 #include <stdint.h>
 
 #include "counters.h"
-#include "ibside/port.h"
-#include "ibside/wake.h"
+#include "../ibside/port.h"
+#include "../ibside/wake.h"
 #include "probe/inject.h"
 #include "probe/latency.h"
-#include "tables/tables.h"
+#include "../tables/tables.h"
 
 struct rte_mbuf;
 struct rte_ring;

@@ -71,7 +71,7 @@ func dynamic(f *elf.File, tag elf.DynTag) uint64 {
 // TestHardened builds the program as make build does, and looks into it.
 func TestHardened(t *testing.T) {
 	bin := t.TempDir()
-	cmd := exec.Command("make", "-s", "-C", "..", "programs", "PROGRAMS=causeway", "BIN="+bin)
+	cmd := exec.Command("make", "-s", "-C", "..", "programs", "PROGRAMS=./app/causeway", "BIN="+bin)
 	for _, v := range os.Environ() { // make adds to CGO_CFLAGS what it has added already, if a make runs this test
 		if !strings.HasPrefix(v, "CGO_CFLAGS=") && !strings.HasPrefix(v, "MAKEFLAGS=") {
 			cmd.Env = append(cmd.Env, v)

@@ -5,7 +5,7 @@
 package dpdktest
 
 // #cgo pkg-config: libdpdk
-// #cgo CFLAGS: -I${SRCDIR}/../.. -O2 -Wall -Wextra -Werror -Wno-unused-parameter
+// #cgo CFLAGS: -O2 -Wall -Wextra -Werror -Wno-unused-parameter
 // #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 // #include <stdlib.h>
 // #include <rte_ethdev.h>

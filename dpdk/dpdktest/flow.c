@@ -4,7 +4,7 @@
 
 #include <rte_ethdev.h>
 
-#include "dpdk/flow.h"
+#include "../flow.h"
 #include "dpdktest.h"
 
 struct header {

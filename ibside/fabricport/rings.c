@@ -9,7 +9,7 @@
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
-#include "dpdk/near.h"
+#include "../../dpdk/near.h"
 #include "rings.h"
 
 enum { PORT_BURST = 64 };

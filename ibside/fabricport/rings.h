@@ -13,8 +13,8 @@
 
 #include <stdint.h>
 
-#include "ibside/port.h"
-#include "ibside/wake.h"
+#include "../port.h"
+#include "../wake.h"
 
 struct rte_mempool;
 struct rte_ring;

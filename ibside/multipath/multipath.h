@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ibside/port.h"
+#include "../port.h"
 
 struct rte_mempool;
 

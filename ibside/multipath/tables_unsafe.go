@@ -3,7 +3,7 @@
 package multipath
 
 // #cgo pkg-config: libdpdk
-// #cgo CFLAGS: -I${SRCDIR}/../.. -O2 -Wall -Wextra -Werror
+// #cgo CFLAGS: -O2 -Wall -Wextra -Werror
 // #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 // #include <stdlib.h>
 // #include "multipath.h"

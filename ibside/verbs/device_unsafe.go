@@ -3,7 +3,7 @@
 package verbs
 
 // #cgo pkg-config: libdpdk libibverbs libmlx5 librdmacm
-// #cgo CFLAGS: -I${SRCDIR}/../.. -O2 -Wall -Wextra -Werror
+// #cgo CFLAGS: -O2 -Wall -Wextra -Werror
 // #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 // #include <stdlib.h>
 // #include "manage.h"

@@ -9,7 +9,7 @@
 #include <rte_malloc.h>
 
 #include "direct.h"
-#include "dpdk/near.h"
+#include "../../dpdk/near.h"
 #include "manage.h"
 
 /* By these variables the library has the device check requests by a signature, which direct_post.c does not write. */

@@ -8,7 +8,7 @@
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 
-#include "dpdk/near.h"
+#include "../../dpdk/near.h"
 #include "manage.h"
 
 /* Waits until the worker is outside a call or in a later one: then it has seen all earlier changes. */

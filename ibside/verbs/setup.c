@@ -12,7 +12,7 @@
 #include <rte_random.h>
 #include <rte_ring.h>
 
-#include "dpdk/near.h"
+#include "../../dpdk/near.h"
 #include "manage.h"
 #include "queues.h"
 

@@ -21,8 +21,8 @@
 
 #include <infiniband/verbs.h>
 
-#include "ibside/port.h"
-#include "ibside/wake.h"
+#include "../port.h"
+#include "../wake.h"
 
 struct rte_mbuf;
 struct rte_mempool;

@@ -2,7 +2,7 @@
 #include "entries.h"
 
 #include "check.h"
-#include "tables/tables_write.h"
+#include "../../tables/tables_write.h"
 
 /* The addresses of the worked examples. */
 static const uint8_t host[3][16] = {

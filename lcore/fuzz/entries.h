@@ -3,8 +3,8 @@
 #ifndef CAUSEWAY_LCORE_FUZZ_ENTRIES_H
 #define CAUSEWAY_LCORE_FUZZ_ENTRIES_H
 
-#include "ibside/port.h"
-#include "tables/tables.h"
+#include "../../ibside/port.h"
+#include "../../tables/tables.h"
 
 enum {
 	HOST_QPN = 0x456,

@@ -9,8 +9,8 @@
 #include "entries.h"
 #include "rig.h"
 
-#include "lcore/icrc_version.h"
-#include "lcore/proto.h"
+#include "../icrc_version.h"
+#include "../proto.h"
 
 enum {
 	HEAD = 8,

@@ -4,7 +4,7 @@
  *
  *   input: kind 1 | packet
  */
-#include "lcore/icrc_version.h"
+#include "../icrc_version.h"
 
 #include <stdlib.h>
 #include <string.h>

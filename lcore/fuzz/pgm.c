@@ -4,7 +4,7 @@
  *
  *   input: (length, low byte 1 | options 1 | packet)...
  */
-#include "lcore/pgm/pgm.h"
+#include "../pgm/pgm.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 #include "entries.h"
-#include "lcore/mirror/endpoints.h"
-#include "lcore/segment.h"
-#include "lcore/mirror/number.h"
-#include "lcore/mirror/ring.h"
-#include "lcore/pending.h"
-#include "lcore/rights.h"
+#include "../mirror/endpoints.h"
+#include "../segment.h"
+#include "../mirror/number.h"
+#include "../mirror/ring.h"
+#include "../pending.h"
+#include "../rights.h"
 
 enum { RING = 16 };
 

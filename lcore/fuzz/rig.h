@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "check.h"
-#include "lcore/burst.h"
+#include "../burst.h"
 
 /* The parts of a rig, made at the first call. There are two: of a bridge with one Ethernet port and one segment, and of
  * one with two of each, where each segment is bound to a partition and has the other's addresses. */

@@ -10,8 +10,8 @@
 
 #include <rte_ring.h>
 
-#include "lcore/egress.h"
-#include "lcore/punt.h"
+#include "../egress.h"
+#include "../punt.h"
 
 enum {
 	SIGN = 1, /* make the ICRC right */

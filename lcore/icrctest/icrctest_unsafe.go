@@ -5,11 +5,11 @@ package icrctest
 
 /*
 #cgo pkg-config: libdpdk
-#cgo CFLAGS: -O2 -g -std=gnu11 -Wall -Wextra -Werror -I${SRCDIR}/../..
+#cgo CFLAGS: -O2 -g -std=gnu11 -Wall -Wextra -Werror
 #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 #include <stddef.h>
 
-#include "lcore/icrc_version.h"
+#include "../icrc_version.h"
 
 static struct icrc_version icrc_at(unsigned i)
 {

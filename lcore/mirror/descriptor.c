@@ -4,9 +4,9 @@
 #include <rte_mbuf.h>
 #include <string.h>
 
-#include "ibside/port.h"
-#include "tables/entries.h"
-#include "tables/tables.h"
+#include "../../ibside/port.h"
+#include "../../tables/entries.h"
+#include "../../tables/tables.h"
 
 /* The partition that a message came in, by the queue pair or the group that it is for. */
 static uint8_t partition_of_recv(const struct tables *t, const struct ib_recv *r)

@@ -4,12 +4,12 @@
 #include <rte_common.h>
 #include <string.h>
 
-#include "ibside/port.h"
-#include "lcore/proto.h"
-#include "lcore/byteorder.h"
-#include "lcore/worker.h"
-#include "tables/entries.h"
-#include "tables/tables.h"
+#include "../../ibside/port.h"
+#include "../proto.h"
+#include "../byteorder.h"
+#include "../worker.h"
+#include "../../tables/entries.h"
+#include "../../tables/tables.h"
 
 static void add(struct endpoints *e, const uint8_t address[16])
 {

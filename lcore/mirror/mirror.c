@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "endpoints.h"
-#include "lcore/burst.h"
+#include "../burst.h"
 #include "descriptor.h"
 #include "number.h"
 #include "place.h"

@@ -5,7 +5,7 @@
 
 #include <rte_mbuf_dyn.h>
 
-#include "lcore/worker.h"
+#include "../worker.h"
 
 /* Registers the mbuf field for a packet's number. Before the first mirror; 0 or a negative errno. */
 int mirror_prepare(void);

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lcore/counters.h"
-#include "lcore/drop.h"
+#include "../counters.h"
+#include "../drop.h"
 
 struct datapath;
 struct tables;

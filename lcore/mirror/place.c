@@ -5,11 +5,11 @@
 #include <rte_mbuf.h>
 #include <string.h>
 
-#include "lcore/byteorder.h"
-#include "lcore/proto.h"
-#include "lcore/segment.h"
-#include "tables/entries.h"
-#include "tables/tables.h"
+#include "../byteorder.h"
+#include "../proto.h"
+#include "../segment.h"
+#include "../../tables/entries.h"
+#include "../../tables/tables.h"
 
 /* 0: it has no tag. */
 static bool is_on_vlan(const uint8_t *frame, uint32_t len, uint16_t vlan)

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "endpoints.h"
-#include "lcore/burst.h"
-#include "lcore/proto.h"
-#include "tables/x86.h"
+#include "../burst.h"
+#include "../proto.h"
+#include "../../tables/x86.h"
 
 /* Four words, compared at once. */
 typedef uint32_t words4 __attribute__((vector_size(16)));

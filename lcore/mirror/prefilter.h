@@ -10,7 +10,7 @@
 #ifndef CAUSEWAY_MIRROR_PREFILTER_H
 #define CAUSEWAY_MIRROR_PREFILTER_H
 
-#include "lcore/burst.h"
+#include "../burst.h"
 #include "packet.h"
 
 /* Words of a burst's packets, up to three of each; 0 where a packet has none. */

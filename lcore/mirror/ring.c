@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lcore/worker.h"
+#include "../worker.h"
 
 struct mirror_ring *mirror_ring_new(uint32_t slots, uint32_t snap)
 {

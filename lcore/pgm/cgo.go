@@ -9,7 +9,7 @@ package pgm
 
 /*
 #cgo pkg-config: libdpdk
-#cgo CFLAGS: -O3 -g -std=gnu11 -Wall -Wextra -Werror -I${SRCDIR}/../..
+#cgo CFLAGS: -O3 -g -std=gnu11 -Wall -Wextra -Werror
 #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 */
 import "C"

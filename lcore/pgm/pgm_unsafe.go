@@ -4,7 +4,7 @@ package pgm
 
 /*
 #include "pgm.h"
-#include "tables/table_map.h"
+#include "../../tables/table_map.h"
 */
 import "C"
 

@@ -5,7 +5,7 @@
 #include <rte_ethdev.h>
 #include <stdlib.h>
 
-#include "lcore/burst.h"
+#include "../burst.h"
 
 /* A delayed packet. From Ethernet, only its mbuf is set. */
 struct delayed {

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lcore/confine.h"
+#include "../confine.h"
 
 static int failures, epoll;
 

@@ -2,4 +2,4 @@
 #define BARE
 #include "bare.h"
 
-#include "lcore/ib_to_roce.c"
+#include "../../lcore/ib_to_roce.c"

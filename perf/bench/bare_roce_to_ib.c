@@ -2,4 +2,4 @@
 #define BARE
 #include "bare.h"
 
-#include "lcore/roce_to_ib.c"
+#include "../../lcore/roce_to_ib.c"

@@ -4,7 +4,7 @@ package bench
 
 // #include "bare.h"
 // #include "rig.h"
-// #include "lcore/setup.h"
+// #include "../../lcore/setup.h"
 import "C"
 
 import (

@@ -4,8 +4,8 @@
 
 #include <rte_launch.h>
 
-#include "lcore/run.c"
-#include "lcore/worker.c"
+#include "../../lcore/run.c"
+#include "../../lcore/worker.c"
 
 int bare_start(struct worker *w, unsigned lcore)
 {

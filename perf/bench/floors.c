@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "loops.h"
-#include "tables/x86.h"
+#include "../../tables/x86.h"
 
 enum { BURST = 64 };
 

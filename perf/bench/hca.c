@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "ibside/verbs/manage.h"
-#include "ibside/verbs/mlx5mem/mlx5mem.h"
+#include "../../ibside/verbs/manage.h"
+#include "../../ibside/verbs/mlx5mem/mlx5mem.h"
 
 enum { DEPTH = 128, SENDS = 8192, AH_ENTRIES = 4096 }; /* as a bridge has them */
 

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ibside/port.h"
+#include "../../ibside/port.h"
 
 struct hca;
 struct rte_mempool;

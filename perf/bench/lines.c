@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lcore/setup.h"
+#include "../../lcore/setup.h"
 
 struct line_probe {
 	struct datapath datapath;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "tables/tables.h"
+#include "../../tables/tables.h"
 
 enum {
 	LINES_MAX = 16, /* ranges a worker */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "null.h"
-#include "tables/tables.h"
+#include "../../tables/tables.h"
 
 struct parts;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "member.h"
 
-#include "lcore/rights.h"
+#include "../../lcore/rights.h"
 
 void member_of(struct worker *w, uint64_t virtual_mac)
 {

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ibside/port.h"
+#include "../../ibside/port.h"
 
 struct rte_mbuf;
 struct rte_ring;

@@ -12,9 +12,9 @@
 #include <rte_vect.h>
 #include <sys/mman.h>
 
-#include "lcore/icrc.h"
+#include "../../lcore/icrc.h"
 #include "loops.h"
-#include "tables/x86.h"
+#include "../../tables/x86.h"
 
 enum { BURST = 64 };
 

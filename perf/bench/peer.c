@@ -11,7 +11,7 @@
 #include <rte_prefetch.h>
 #include <string.h>
 
-#include "lcore/icrc.h"
+#include "../../lcore/icrc.h"
 #include "loops.h"
 
 enum { BURST = 64, AHEAD = 8 };

@@ -13,7 +13,7 @@
 #include <rte_mbuf.h>
 
 #include "hca.h"
-#include "ibside/verbs/mlx5mem/mlx5mem.h"
+#include "../../ibside/verbs/mlx5mem/mlx5mem.h"
 #include "preempted.h"
 
 enum { ROUND = 64, QPN = 0x48, PATIENCE_S = 20 };

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ibside/port.h"
+#include "../../ibside/port.h"
 
 enum { PORT_PEERS = 64 };
 

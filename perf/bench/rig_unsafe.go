@@ -6,7 +6,7 @@ package bench
 // #include "loops.h"
 // #include "member.h"
 // #include "rig.h"
-// #include "lcore/setup.h"
+// #include "../../lcore/setup.h"
 import "C"
 
 import (

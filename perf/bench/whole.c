@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "hca.h"
-#include "lcore/worker.h"
+#include "../../lcore/worker.h"
 #include "null.h"
 #include "preempted.h"
 

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ibside/port.h"
-#include "ibside/verbs/mlx5mem/mlx5mem.h"
+#include "../../ibside/port.h"
+#include "../../ibside/verbs/mlx5mem/mlx5mem.h"
 
 enum { WHOLE_BURST = 64 };
 

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ibside/port.h"
-#include "ibside/stamp/stamp.h"
-#include "lcore/icrc.h"
+#include "../../ibside/port.h"
+#include "../../ibside/stamp/stamp.h"
+#include "../../lcore/icrc.h"
 
 enum {
 	GEN_HEAD =

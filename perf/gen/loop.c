@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop of a trial, and what comes before and after it. */
-#include "dpdk/dpdk.h"
-#include "dpdk/near.h"
+#include "../../dpdk/dpdk.h"
+#include "../../dpdk/near.h"
 #include "gen.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The IB ports that the bridge under test is given: two rings, or a sink. */
-#include "dpdk/dpdk.h"
-#include "dpdk/near.h"
+#include "../../dpdk/dpdk.h"
+#include "../../dpdk/near.h"
 #include "gen.h"
 
 #include <rte_malloc.h>

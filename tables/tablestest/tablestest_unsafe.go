@@ -6,11 +6,11 @@ package tablestest
 
 /*
 #cgo pkg-config: libdpdk
-#cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/..
+#cgo CFLAGS: -O2 -Wall -Wextra
 #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 #include <rte_rcu_qsbr.h>
 
-#include "tables_write.h"
+#include "../tables_write.h"
 
 static uint64_t hash_of_host(const struct tables *t, const uint8_t *ip)
 {

@@ -18,7 +18,7 @@
 #include <rte_memory.h>
 #include <rte_rcu_qsbr.h>
 
-#include "table_write.h"
+#include "../table_write.h"
 
 enum {
 	BURST = 64,

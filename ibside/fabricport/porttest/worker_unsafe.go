@@ -5,10 +5,10 @@
 package porttest
 
 // #cgo pkg-config: libdpdk
-// #cgo CFLAGS: -I${SRCDIR}/../../.. -O2 -Wall -Wextra -Werror
+// #cgo CFLAGS: -O2 -Wall -Wextra -Werror
 // #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 // #include <rte_mbuf.h>
-// #include "ibside/port.h"
+// #include "../../port.h"
 // static unsigned port_post(struct ib_port *d, const struct ib_send *s, unsigned n) { return d->post(d->self, s, n); }
 // static unsigned port_poll(struct ib_port *d, struct ib_recv *r, unsigned n) { return d->poll(d->self, r, n); }
 // static void port_arm(struct ib_port *d) { d->arm(d->self); }

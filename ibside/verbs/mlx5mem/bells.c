@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #include "device.h"
 
-#include "tables/x86.h"
+#include "../../../tables/x86.h"
 
 #ifdef CAUSEWAY_X86
 

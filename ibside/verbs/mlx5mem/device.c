@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "tables/x86.h"
+#include "../../../tables/x86.h"
 
 #ifdef CAUSEWAY_X86
 #define TRAPS true

@@ -7,6 +7,6 @@ package mlx5mem
 
 // #cgo pkg-config: libibverbs
 // #cgo LDFLAGS: -lmlx5
-// #cgo CFLAGS: -I${SRCDIR}/../../.. -O2 -g -std=gnu11 -Wall -Wextra -Werror
+// #cgo CFLAGS: -O2 -g -std=gnu11 -Wall -Wextra -Werror
 // #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
 import "C"

@@ -4,9 +4,9 @@ package pgmtest
 
 /*
 #cgo pkg-config: libdpdk
-#cgo CFLAGS: -O3 -g -std=gnu11 -Wall -Wextra -Werror -I${SRCDIR}/..
+#cgo CFLAGS: -O3 -g -std=gnu11 -Wall -Wextra -Werror
 #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
-#include "pgm.h"
+#include "../pgm.h"
 
 // Data packets that lie one behind the other, as often as said, without a way back to Go between them. Each round is
 // later by one cycle, and sequence numbers are moved on by one. The data's first word becomes the number's complement,

@@ -4,9 +4,9 @@
 package mlx5memtest
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../../../.. -O2 -g -std=gnu11 -Wall -Wextra -Werror
+#cgo CFLAGS: -O2 -g -std=gnu11 -Wall -Wextra -Werror
 #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
-#include "ibside/verbs/mlx5mem/mlx5mem.h"
+#include "../mlx5mem.h"
 */
 import "C"
 

@@ -21,7 +21,7 @@ import (
 // both verdicts, and should become a case in drops_*_test.go or conversion_test.go.
 
 const (
-	differentialPackets = 4_000_000
+	differentialPackets = 2_000_000
 	differentialBatch   = 256
 )
 

@@ -9,16 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"causeway/lcore/pgm/pgmtest"
 )
-
-// sanitizers are the compiler's flags for the fuzzers. An error that a sanitizer finds ends the process.
-var sanitizers = []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"}
 
 // needClang fails under CI, and elsewhere skips, when the compiler or its run-time library is missing.
 func needClang(t *testing.T) {
@@ -28,7 +25,7 @@ func needClang(t *testing.T) {
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("clang", append(sanitizers, "-fsanitize=fuzzer", "-o", os.DevNull, source)...).CombinedOutput()
+	out, err := exec.Command("clang", "-fsanitize=address,undefined,fuzzer", "-o", os.DevNull, source).CombinedOutput()
 	if err == nil {
 		return
 	}
@@ -51,35 +48,25 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// compilePath compiles the C of the packet path and the tables, with sanitizers, and returns the objects. Files that
-// only Go calls are left out.
-func compilePath(t *testing.T, dir string, flags []string) []string {
+// fuzzers is where lcore/fuzz/Makefile leaves its programs.
+const fuzzers = "../bin/fuzz"
+
+// buildFuzzers builds them. Their sources are read, so that Go's cache of test results knows of them.
+func buildFuzzers(t *testing.T) {
 	t.Helper()
-	var sources []string
-	for _, pattern := range []string{"*.c", "pgm/*.c", "probe/*.c", "mirror/*.c", "../tables/*.c", "fuzz/rig.c", "fuzz/entries.c", "fuzz/check.c"} {
-		match, err := filepath.Glob(pattern)
-		if err != nil || len(match) == 0 {
-			t.Fatalf("%s: %v, %v", pattern, match, err)
+	for _, pattern := range []string{"fuzz/*", "*.[ch]", "*/*.[ch]", "../tables/*.[ch]"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
 		}
-		sources = append(sources, match...)
-	}
-	objects := make([]string, len(sources))
-	failed := make([]string, len(sources))
-	var wait sync.WaitGroup
-	for i, s := range sources {
-		objects[i] = filepath.Join(dir, fmt.Sprint(i, ".o"))
-		wait.Go(func() {
-			args := append(append([]string{}, flags...), "-fsanitize=fuzzer-no-link", "-c", "-o", objects[i], s)
-			if out, err := exec.Command("clang", args...).CombinedOutput(); err != nil {
-				failed[i] = fmt.Sprintf("%s: %v\n%s", s, err, out)
+		for _, f := range files {
+			if _, err := os.ReadFile(f); err != nil {
+				t.Fatal(err)
 			}
-		})
+		}
 	}
-	wait.Wait()
-	if all := strings.Join(failed, ""); all != "" {
-		t.Fatal(all)
-	}
-	return objects
+	t.Setenv("MAKEFLAGS", "") // of a make that runs this test
+	run(t, ".", "make", "-s", fmt.Sprint("-j", runtime.NumCPU()), "-C", "fuzz", "OUT=../"+fuzzers)
 }
 
 // writeSeeds writes inputs into a new folder.
@@ -151,7 +138,7 @@ func pgmSeeds() [][]byte {
 func fuzzSeconds(t *testing.T) int {
 	s := os.Getenv("CAUSEWAY_FUZZ_SECONDS")
 	if s == "" {
-		return 2
+		return 1
 	}
 	seconds, err := strconv.Atoi(s)
 	if err != nil {
@@ -174,11 +161,8 @@ func corpus() (frames, messages [][]byte) {
 // Each fuzzer runs for some seconds, from good packets and from those of the differential tests.
 func TestCFuzzers(t *testing.T) {
 	needClang(t)
-	seconds, dir := fuzzSeconds(t), t.TempDir()
-	dpdk := strings.Fields(run(t, ".", "pkg-config", "--cflags", "--libs", "libdpdk"))
-	flags := append(append([]string{"-g", "-O1", "-std=gnu11", "-I..", "-I../tables", "-Wall", "-Wextra", "-Werror",
-		"-Wno-unused-command-line-argument"}, sanitizers...), dpdk...)
-	objects := compilePath(t, dir, flags)
+	buildFuzzers(t)
+	seconds := fuzzSeconds(t)
 	frames, messages := corpus()
 	for _, fuzzer := range []struct {
 		name  string
@@ -191,9 +175,10 @@ func TestCFuzzers(t *testing.T) {
 		{"pgm", pgmSeeds(), ""},
 	} {
 		t.Run(fuzzer.name, func(t *testing.T) {
-			program := filepath.Join(dir, fuzzer.name)
-			args := append(append([]string{}, flags...), "-fsanitize=fuzzer", "-o", program, "fuzz/"+fuzzer.name+".c")
-			run(t, ".", "clang", append(append(args, objects...), dpdk...)...)
+			program, err := filepath.Abs(filepath.Join(fuzzers, fuzzer.name))
+			if err != nil {
+				t.Fatal(err)
+			}
 			out := run(t, t.TempDir(), program, "-max_len=4600", "-print_final_stats=1", fmt.Sprint("-max_total_time=", seconds),
 				writeSeeds(t, fuzzer.seeds))
 			for line := range strings.Lines(out) {

@@ -6,7 +6,6 @@
 #include "icrc_version.h"
 
 #ifdef CAUSEWAY_X86
-#include <immintrin.h>
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul")))
 

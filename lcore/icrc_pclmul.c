@@ -4,7 +4,6 @@
 #include "icrc_version.h"
 
 #ifdef CAUSEWAY_X86
-#include <wmmintrin.h>
 
 #define TARGET __attribute__((target("pclmul,sse4.1")))
 

@@ -5,6 +5,8 @@
 #define CAUSEWAY_LCORE_ICRC_VERSION_H
 
 #include "icrc.h"
+
+#define CAUSEWAY_X86_ALL
 #include "../tables/x86.h"
 
 /* One version. fn and burst may be called after icrc_init and only if runs_here. */

@@ -166,7 +166,7 @@ func TestOnAndOff(t *testing.T) {
 // on it is woken.
 func TestFallingAsleep(t *testing.T) {
 	s := newSleeper(t, smallFixture())
-	const rounds, longest = 30_000, 100_000 // ns, of which it polls for a part
+	const rounds, longest = 10_000, 100_000 // ns, of which it polls for a part
 	random, msg := rand.New(rand.NewPCG(3, 4)), []fabricport.Received{fabricport.Received(received())}
 	for round := range rounds {
 		for end := time.Now().Add(time.Duration(random.IntN(longest))); time.Now().Before(end); {

@@ -12,7 +12,7 @@ import (
 // BenchmarkLookup measures bulk lookup and rte_hash_lookup_bulk_data, in turn in one process (testdata/bench.c), and
 // reports ns per lookup of both, and their ratio. It does its own number of rounds, whatever b.N is.
 func BenchmarkLookup(b *testing.B) {
-	program := compile(b, "bench.c", readSource(b, "table.c"), "-O3")
+	program := compile(b, object(b, "bench.c", "-O3"), readSource(b, "table.c"), "-O3")
 	for _, entries := range []int{1000, 64000, 1000000} {
 		b.Run(strconv.Itoa(entries), func(b *testing.B) {
 			out, err := runProgram(b, program, strconv.Itoa(entries))

@@ -4,10 +4,12 @@ package tables
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -24,24 +26,44 @@ var sanitizers = []struct {
 	{"none", []string{"-O3"}},
 }
 
-// compile builds a C program of testdata with table.c, which may have been changed, and returns its path.
-func compile(t testing.TB, program, tableC string, flags ...string) string {
+// dpdk returns what a C program on DPDK is compiled and linked with.
+var dpdk = sync.OnceValues(func() ([]string, error) {
+	out, err := exec.Command("pkg-config", "--cflags", "--libs", "libdpdk").Output()
+	if err != nil {
+		return nil, fmt.Errorf("pkg-config libdpdk: %w; install the DPDK development package", err)
+	}
+	return strings.Fields(string(out)), nil
+})
+
+func gcc(t testing.TB, args ...string) {
+	t.Helper()
+	libraries, err := dpdk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append(append([]string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I."}, args...), libraries...)
+	if out, err := exec.Command("gcc", append(args, "-lpthread")...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+}
+
+// object compiles a C program of testdata, and returns the path of what compile links.
+func object(t testing.TB, program string, flags ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "program.o")
+	gcc(t, append(flags, "-c", "-o", out, filepath.Join("testdata", program))...)
+	return out
+}
+
+// compile links an object with table.c, which may have been changed, and returns the program's path.
+func compile(t testing.TB, object, tableC string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	source, out := filepath.Join(dir, "table.c"), filepath.Join(dir, "program")
 	if err := os.WriteFile(source, []byte(tableC), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	dpdk, err := exec.Command("pkg-config", "--cflags", "--libs", "libdpdk").Output()
-	if err != nil {
-		t.Fatalf("pkg-config libdpdk: %v; install the DPDK development package", err)
-	}
-	args := append([]string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I.", "-o", out}, flags...)
-	args = append(args, filepath.Join("testdata", program), source)
-	args = append(args, strings.Fields(string(dpdk))...)
-	if b, err := exec.Command("gcc", append(args, "-lpthread")...).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, b)
-	}
+	gcc(t, append(flags, "-o", out, object, source)...)
 	return out
 }
 
@@ -68,7 +90,7 @@ func readSource(t testing.TB, name string) string {
 func TestReadersAndWriter(t *testing.T) {
 	for _, s := range sanitizers {
 		t.Run(s.name, func(t *testing.T) {
-			out, err := runProgram(t, compile(t, "race.c", readSource(t, "table.c"), s.flags...))
+			out, err := runProgram(t, compile(t, object(t, "race.c", s.flags...), readSource(t, "table.c"), s.flags...))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -83,6 +105,10 @@ func TestReadersAndWriter(t *testing.T) {
 // TestReadersNotice breaks table.c in one place at a time: the run that found nothing must then find it.
 func TestReadersNotice(t *testing.T) {
 	source := readSource(t, "table.c")
+	race := make([]string, len(sanitizers))
+	for i, s := range sanitizers {
+		race[i] = object(t, "race.c", s.flags...)
+	}
 	for _, m := range []struct {
 		what, old, new string
 		sanitizer      int
@@ -107,7 +133,7 @@ func TestReadersNotice(t *testing.T) {
 			if broken == source {
 				t.Fatalf("table.c has no %q any more: break it elsewhere", m.old)
 			}
-			program := compile(t, "race.c", broken, sanitizers[m.sanitizer].flags...)
+			program := compile(t, race[m.sanitizer], broken, sanitizers[m.sanitizer].flags...)
 			const tries = 40 // a race does not show in each try; most do in the first
 			for range tries {
 				if out, err := runProgram(t, program); err != nil {

@@ -27,6 +27,7 @@ package tables
 #cgo pkg-config: libdpdk
 #cgo CFLAGS: -O2 -Wall -Wextra
 #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
+#cgo portable CFLAGS: -DCAUSEWAY_PORTABLE
 #include "tables_write.h"
 */
 import "C"

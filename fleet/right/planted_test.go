@@ -14,14 +14,15 @@ import (
 var planted = []struct {
 	name  string
 	plant func(*simulation, *Member)
+	skip  uint64 // how many seeds to leave out: the rarest mistakes are found by one of some 1500
 }{
 	{"the deadline is counted from the reply", func(_ *simulation, m *Member) {
 		m.rules.deadline = func(c *Config, _, replied time.Time) time.Time { return replied.Add(c.Right) }
-	}},
+	}, 0},
 	{"no wait before taking", func(_ *simulation, m *Member) {
 		m.rules.blocked = func(*view, identity, time.Time) (out set, _ time.Time) { return out, time.Time{} }
-	}},
-	{"renewals do not compare the epoch", func(s *simulation, _ *Member) { s.store.careless = true }},
+	}, 0},
+	{"renewals do not compare the epoch", func(s *simulation, _ *Member) { s.store.careless = true }, 0},
 	{"renewals do not compare the process", func(s *simulation, m *Member) {
 		s.store.shared = true
 		m.rules.blocked = func(v *view, own identity, now time.Time) (set, time.Time) {
@@ -32,13 +33,13 @@ var planted = []struct {
 			}
 			return v.blocked(own, now)
 		}
-	}},
+	}, 0},
 	{"a member says that it has closed what it leaves before it has", func(_ *simulation, m *Member) {
 		m.config.Gate = &hasty{Gate: m.config.Gate}
-	}},
+	}, 0},
 	{"a member goes on by promises of most", func(_ *simulation, m *Member) {
 		m.rules.agreed = func(u *unanimity) bool { return len(u.missing) <= len(m.view.newest().Members)/2 }
-	}},
+	}, 0},
 	{"a member proposes though it has promised not to", func(_ *simulation, m *Member) {
 		m.rules.bound = func(m *Member, now time.Time) (*Record, time.Time) {
 			by, until := bound(m, now)
@@ -47,14 +48,14 @@ var planted = []struct {
 			}
 			return by, until
 		}
-	}},
+	}, 130},
 	{"a member promises though it has proposed", func(_ *simulation, m *Member) {
 		m.rules.unites = func(m *Member) bool {
 			defer func(tried uint64) { m.proposal.tried = tried }(m.proposal.tried)
 			m.proposal.tried = 0
 			return unites(m)
 		}
-	}},
+	}, 0},
 	{"who comes later proposes though nobody has ended", func(_ *simulation, m *Member) {
 		m.rules.bound = func(m *Member, now time.Time) (*Record, time.Time) {
 			if _, has := m.view.newest().given[m.config.Name]; !has && m.claimed {
@@ -62,7 +63,7 @@ var planted = []struct {
 			}
 			return bound(m, now)
 		}
-	}},
+	}, 0},
 	{"a process takes its name from one that may go on", func(_ *simulation, m *Member) {
 		m.rules.named = func(m *Member, now time.Time) bool {
 			if !m.unanimity.has(m.view, m.own(), now) {
@@ -70,9 +71,9 @@ var planted = []struct {
 			}
 			return true
 		}
-	}},
-	{"proposals do not compare the process", func(s *simulation, _ *Member) { s.store.anybody = true }},
-	{"a member opens what it believes its dead neighbour had", func(_ *simulation, m *Member) { m.rules.mine = inherited }},
+	}, 0},
+	{"proposals do not compare the process", func(s *simulation, _ *Member) { s.store.anybody = true }, 1160},
+	{"a member opens what it believes its dead neighbour had", func(_ *simulation, m *Member) { m.rules.mine = inherited }, 0},
 }
 
 // hasty is a gate that closes later than it says.
@@ -109,11 +110,10 @@ func inherited(v *view, name string, now time.Time) *set {
 }
 
 func TestPlantedMistakes(t *testing.T) {
-	// The rarest is found by one seed of some 1500. Which seeds these are is chance: the first ones are such that CI need not wait.
 	const first, enough = 3000, 9000
 	for _, p := range planted {
 		t.Run(p.name, func(t *testing.T) {
-			for seed := uint64(first); seed < first+enough; seed++ {
+			for seed := first + p.skip; seed < first+enough; seed++ {
 				s, err := simulate(t, seed, p.plant)
 				if errors.Is(err, errOverlap) {
 					t.Logf("found by seed %d: %v", seed, err)

@@ -8,5 +8,6 @@ package mirror
 #cgo pkg-config: libdpdk
 #cgo CFLAGS: -O2 -g -std=gnu11 -Wall -Wextra -Werror
 #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
+#cgo portable CFLAGS: -DCAUSEWAY_PORTABLE
 */
 import "C"

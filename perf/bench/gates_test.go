@@ -7,16 +7,20 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
 	"causeway/lcore"
 )
 
-// A short run of every kind of row: packets move, none is dropped (else Gates fails), nothing leaks (else closing a rig
-// panics). Speed is not tested.
+// gatesOnce is a short run of every kind of row, for the tests that look at its rows.
+var gatesOnce = sync.OnceValues(func() ([]Row, error) { return Gates(short(), []int{Small, 1 << 11}, []int{64, 4096}) })
+
+// In every kind of row packets move, none is dropped (else Gates fails), nothing leaks (else closing a rig panics). Speed
+// is not tested.
 func TestGates(t *testing.T) {
-	rows, err := Gates(short(), []int{64}, []int{64, 4096})
+	rows, err := gatesOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +50,7 @@ func TestGates(t *testing.T) {
 // The gates are those of the worker over the peer, of look-ups at three sizes, and of a mirror by host; what is over a
 // floor without look-ups has none.
 func TestLimits(t *testing.T) {
-	rows, err := Gates(short(), []int{Small, 1 << 11}, []int{64})
+	rows, err := gatesOnce()
 	if err != nil {
 		t.Fatal(err)
 	}

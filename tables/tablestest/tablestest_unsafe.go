@@ -8,6 +8,7 @@ package tablestest
 #cgo pkg-config: libdpdk
 #cgo CFLAGS: -O2 -Wall -Wextra
 #cgo CFLAGS: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
+#cgo portable CFLAGS: -DCAUSEWAY_PORTABLE
 #include <rte_rcu_qsbr.h>
 
 #include "../tables_write.h"

@@ -38,6 +38,8 @@ SEED ?= 0
 FABRICS ?= 1
 SEGMENTS ?= 1
 PORTS ?= 1
+SLOW ?= ./app/bridge ./app/causeway ./app/doctor ./app/soak ./app/systemd ./fleet/... ./ibside/... ./lcore/... ./tables
+SCENARIOS ?=
 BIN ?= bin
 DEMO ?=
 
@@ -116,26 +118,22 @@ clean: ## remove bin
 	@rm -rf bin
 
 ##@ Check
+# What go test -json prints, for people; .ci/run has the numbers of all added up in CAUSEWAY_TALLY.
+COUNT = go run ./.ci/count $(if $(CAUSEWAY_TALLY),-tally '$(CAUSEWAY_TALLY)') -name
+
 .PHONY: test
-test: lint build ## lint, build and run all tests that need no virtual machine
+test: build ## build and run all tests that need no virtual machine
 	@[[ -n $$(type -P prometheus) ]] || $(MAKE) -s prometheus || echo 'test: Prometheus is missing; the tests that need it are skipped'
 	@echo 'test: all packages'
-	@.ci/test-packages -timeout 30m ./...
+	@go test -json -timeout 20m ./... | $(COUNT) tests
+	@echo 'test: the packet path and the tables, with the C for CPUs other than x86'
+	@go test -json -short -tags portable -skip '^(TestCFuzzers|TestReaders.*)$$' ./lcore ./tables | $(COUNT) portable
 	@echo 'test: concurrent Go packages, with the race detector'
-	@.ci/test-packages -race $(RACED)
+	@go test -json -race $(RACED) | $(COUNT) race
 
 .PHONY: lint
-lint: deps go ## gofmt, go vet, staticcheck, deadcode, clang-format, the tree's rules
-	@bad=$$(gofmt -l app config dpdk fleet ibside lcore packaging perf tables); \
-		[[ -z $$bad ]] || { echo "lint: not formatted; run gofmt -w on:" $$bad; exit 1; }
-	@clang-format --dry-run -Werror $(C_SOURCES) || { echo 'lint: not formatted; run clang-format -i on these'; exit 1; }
-	@.ci/lint-aarch64
-	@go vet ./... && go vet -tags e2e ./app/e2e/... ./packaging
-	@go tool staticcheck -tags e2e ./...
-	@dead=$$(go tool deadcode -tags e2e $$(go list -tags e2e -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...)); \
-		[[ -z $$dead ]] || { printf 'lint: no program reaches these functions; delete them, or move them to the tests:\n%s\n' "$$dead"; exit 1; }
-	@go test -run 'TestTopLevel|TestLicenceLines|TestFileSizes|TestFunctionSizes|TestMethods|TestImports|TestCgo|TestUnsafe|TestCForms|TestCHardened|TestCCircles' \
-		./app/causeway >/dev/null || go test -count=1 ./app/causeway
+lint: deps go ## gofmt, go vet, staticcheck, deadcode, clang-format, aarch64, the tree's rules
+	@.ci/lint
 
 .PHONY: e2e
 e2e: build ## test against real RoCE hosts in virtual machines (root, some minutes)
@@ -150,15 +148,19 @@ e2e: build ## test against real RoCE hosts in virtual machines (root, some minut
 packages: PACKAGES += $(PACKAGING) lintian debootstrap systemd-container buildah
 packages: build prometheus ## test the Debian package and the image: build, install and run them (root, some minutes)
 	@[[ $$(id -u) == 0 ]] || { echo 'packages: needs root, to install whole systems in folders; run sudo make packages'; exit 1; }
-	@go test -tags e2e -count=1 -v -timeout 20m ./packaging
+	@go test -json -tags e2e -count=1 -timeout 20m ./packaging | $(COUNT) packages -v
 
 .PHONY: soak
 soak: build ## run the bridge for DURATION (default 60s) while all around it fails at random, by SEED, with FABRICS, SEGMENTS, PORTS (root)
 	@[[ $$(id -u) == 0 ]] || { echo 'soak: needs root, for network namespaces; run sudo make soak'; exit 1; }
 	@go test -count=1 -v -timeout 0 -run TestSoak ./app/soak -duration $(DURATION) -seed $(SEED) -fabrics $(FABRICS) -segments $(SEGMENTS) -ports $(PORTS)
 
+.PHONY: flaky
+flaky: build ## test SLOW, the packages that take longest, RUNS times beside two busy loops; SCENARIOS=PATTERN: these, too (root)
+	@.ci/flaky '$(RUNS)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') $(SLOW)
+
 .PHONY: fuzz
-fuzz: deps go ## run each fuzzer, of Go and of C, for FUZZTIME (default 10s)
+fuzz: deps go ## run each fuzzer, of Go and of C, for FUZZTIME (default 10s); 1000x is a number of inputs
 	@.ci/fuzz '$(FUZZTIME)'
 
 # Tests that break the C to see it noticed build it without these flags. The EAL's memory is never freed, so leaks are not looked

@@ -17,7 +17,7 @@ import (
 // topLevel is everything that may lie at the root.
 var topLevel = strings.Fields(`app config dpdk fleet ibside lcore perf tables docker docs packaging
 	go.mod go.sum Makefile README.md LICENSE CHANGELOG.md CONTRIBUTING.md
-	.gitignore .golangci.yml .clang-format .ci .git bin`)
+	.gitignore .golangci.yml .clang-format .ci .github .git bin`)
 
 // root returns the module's root folder.
 func root(t *testing.T) string {

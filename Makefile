@@ -10,8 +10,8 @@ export PATH := $(or $(PATH),/usr/sbin:/usr/bin:/sbin:/bin):/usr/local/go/bin
 export HOME := $(or $(HOME),$(shell getent passwd $$(id -u) | cut -d: -f6))
 
 # Go rebuilds a package when a file of its folder changes, but not when a header that it includes from another folder
-# does. So a hash of all headers is part of the flags.
-HEADERS := $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.h' -o -name '*.def' \) -print0 | \
+# does. So a hash of all headers is part of the flags; those of perf and of tests are included from their own folders only.
+HEADERS := $(shell find . \( -name .git -o -name bin -o -name testdata -o -path ./perf \) -prune -o \( -name '*.h' -o -name '*.def' \) -print0 | \
 	LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c1-12)
 # Control-flow protection is here and in docker/Dockerfile, because #cgo lines may not have it; they have the other
 # flags that harden C.
@@ -41,6 +41,8 @@ PORTS ?= 1
 SLOW ?= ./app/bridge ./app/causeway ./app/doctor ./app/soak ./app/systemd ./fleet/... ./ibside/... ./lcore/... ./tables
 SCENARIOS ?=
 BIN ?= bin
+# Further options of Go's linker.
+LINK ?=
 DEMO ?=
 
 # The programs to build: the main packages of app and perf.
@@ -85,7 +87,7 @@ build: deps go programs ## build bin/causeway, and bin/causeway-etcd
 .PHONY: programs
 programs:
 	@{ sleep $(PATIENCE) </dev/null >/dev/null 2>&1 && echo 'build: compiling; the first time this takes minutes'; } & says=$$!; code=0; mkdir -p $(BIN); \
-	go build -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN)/ $(PROGRAMS) || code=$$?; \
+	go build -buildvcs=false -ldflags '-X main.version=$(VERSION) $(LINK)' -o $(BIN)/ $(PROGRAMS) || code=$$?; \
 	kill $$says 2>/dev/null || true; \
 	exit $$code
 
@@ -125,11 +127,11 @@ COUNT = go run ./.ci/count $(if $(CAUSEWAY_TALLY),-tally '$(CAUSEWAY_TALLY)') -n
 test: build ## build and run all tests that need no virtual machine
 	@[[ -n $$(type -P prometheus) ]] || $(MAKE) -s prometheus || echo 'test: Prometheus is missing; the tests that need it are skipped'
 	@echo 'test: all packages'
-	@go test -json -timeout 20m ./... | $(COUNT) tests
+	@go test -json -vet=off -timeout 20m ./... | $(COUNT) tests
 	@echo 'test: the packet path and the tables, with the C for CPUs other than x86'
-	@go test -json -short -tags portable -skip '^(TestCFuzzers|TestReaders.*)$$' ./lcore ./tables | $(COUNT) portable
+	@go test -json -vet=off -short -tags portable -skip '^(TestCFuzzers|TestReaders.*)$$' ./lcore ./tables | $(COUNT) portable
 	@echo 'test: concurrent Go packages, with the race detector'
-	@go test -json -race $(RACED) | $(COUNT) race
+	@go test -json -vet=off -race -buildmode=exe $(RACED) | $(COUNT) race
 
 .PHONY: lint
 lint: deps go ## gofmt, go vet, staticcheck, deadcode, clang-format, aarch64, the tree's rules
@@ -169,7 +171,7 @@ fuzz: deps go ## run each fuzzer, of Go and of C, for FUZZTIME (default 10s); 10
 sanitize: deps go ## test the C with the address and undefined behaviour sanitizers, and the tables with the thread sanitizer
 	@CGO_CFLAGS='-g -O1 -fsanitize=undefined -fno-sanitize-recover=all -DCAUSEWAY_HEADERS=0x$(HEADERS)' \
 		CGO_LDFLAGS=-fsanitize=undefined ASAN_OPTIONS=detect_leaks=0 \
-		go test -asan -short -timeout 20m -skip 'Notices?$$' $(SANITIZED)
+		go test -asan -buildmode=exe -short -timeout 20m -skip 'Notices?$$' $(SANITIZED)
 	@go test -run '^TestCFuzzers$$' ./lcore && go test -run '^TestReaders' ./tables
 
 .PHONY: bench

@@ -76,7 +76,9 @@ func newEngine(t *testing.T) *engine {
 		t.Fatal(err)
 	}
 	e := &engine{t: t, env: append(os.Environ(), "CONTAINERS_STORAGE_CONF="+conf, "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot",
-		"ENGINE=buildah", "TMPDIR="+dir)}
+		"ENGINE=buildah", "TMPDIR="+dir,
+		// What this machine's Go has compiled with the flags of the Dockerfile is not compiled again.
+		"BUILD_OPTIONS=--volume="+strings.TrimSpace(must(t, "go", "env", "GOCACHE"))+":/root/.cache/go-build:rw")}
 	t.Cleanup(func() {
 		e.must("buildah", "rm", "--all")
 		if err := os.RemoveAll(dir); err != nil {

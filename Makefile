@@ -30,6 +30,7 @@ GO_IMAGE ?=
 BENCH ?=
 RUNS ?= 5
 FILE ?=
+SOME ?= .
 DURATION ?= 60s
 SEED ?= 0
 FABRICS ?= 1
@@ -129,12 +130,12 @@ test: lint build ## lint, build and run all tests that need no virtual machine
 
 .PHONY: lint
 lint: deps go ## gofmt, go vet, staticcheck, deadcode, clang-format, the tree's rules
-	@bad=$$(gofmt -l app config dpdk fleet ibside lcore packaging perf tables); \
+	@bad=$$(gofmt -l .ci app config dpdk fleet ibside lcore packaging perf tables); \
 		[[ -z $$bad ]] || { echo "lint: not formatted; run gofmt -w on:" $$bad; exit 1; }
 	@clang-format --dry-run -Werror $(C_SOURCES) || { echo 'lint: not formatted; run clang-format -i on these'; exit 1; }
 	@.ci/lint-aarch64
-	@go vet ./... && go vet -tags e2e ./app/e2e/... ./packaging
-	@go tool staticcheck -tags e2e ./...
+	@go vet ./... ./.ci/mutants && go vet -tags e2e ./app/e2e/... ./packaging
+	@go tool staticcheck -tags e2e ./... ./.ci/mutants
 	@dead=$$(go tool deadcode -tags e2e $$(go list -tags e2e -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...)); \
 		[[ -z $$dead ]] || { printf 'lint: no program reaches these functions; delete them, or move them to the tests:\n%s\n' "$$dead"; exit 1; }
 	@go test -run 'TestTopLevel|TestLicenceLines|TestFileSizes|TestFunctionSizes|TestMethods|TestImports|TestCgo|TestUnsafe|TestCForms|TestCHardened|TestCCircles' \
@@ -172,6 +173,12 @@ sanitize: deps go ## test the C with the address and undefined behaviour sanitiz
 		CGO_LDFLAGS=-fsanitize=undefined ASAN_OPTIONS=detect_leaks=0 \
 		go test -asan -short -timeout 20m -skip 'Notices?$$' $(SANITIZED)
 	@go test -run '^TestCFuzzers$$' ./lcore && go test -run '^TestReaders' ./tables
+
+# The copy of the tree and what ended tests leave are in one folder, which goes with the run.
+.PHONY: mutants
+mutants: deps go ## plant small mistakes one at a time, and see that tests notice each; SOME selects by pattern, FILE keeps the table
+	@dir=$$(mktemp -d); trap "rm -rf $$dir" EXIT; \
+	go build -o $$dir/mutants ./.ci/mutants && TMPDIR=$$dir $$dir/mutants -some '$(SOME)' -table '$(FILE)'
 
 .PHONY: bench
 bench: build ## measure the packet path on this machine; BENCH sets options

@@ -3,6 +3,7 @@
 package right
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +148,34 @@ func TestComesLater(t *testing.T) {
 			t.Errorf("the fleet has %d members", n)
 		}
 	})
+}
+
+// Who has promised, and has the store again before the others do, takes what they had only when the rights by its promises have
+// run out. To the store they have been silent for long by then. A promise that does not bind is found.
+func TestPromiseBinds(t *testing.T) {
+	for _, binds := range []bool{true, false} {
+		err := quietly(t, true, func(s *simulation, _ *simMachine) {
+			first, lost := s.machines[0], time.Now().Add(time.Minute)
+			if !binds {
+				first.process.member.rules.bound = func(m *Member, now time.Time) (*Record, time.Time) {
+					m.unanimity.bound = time.Time{}
+					return bound(m, now)
+				}
+			}
+			for _, m := range s.machines {
+				m.requestsLost, m.eventsHeld = lost, lost
+			}
+			first.requestsLost = time.Now().Add(20 * time.Second)
+			first.eventsHeld = first.requestsLost
+			time.Sleep(30 * time.Second)
+			if n := len(s.store.current.Members); n != 1 || s.agreed == 0 {
+				t.Errorf("the fleet has %d members, after %d rights by promises; who has the store is to be the only one", n, s.agreed)
+			}
+		})
+		if binds && err != nil || !binds && !errors.Is(err, errOverlap) {
+			t.Errorf("promises bind: %t; %v", binds, err)
+		}
+	}
 }
 
 // A member that has come back without a way to the others neither asks nor promises, though the assignment is of a fleet that does.

@@ -104,7 +104,7 @@ func (s *suite) learn(o outcome) {
 
 var (
 	began   = regexp.MustCompile(`(?m)^=== (?:RUN|CONT) +(\S+)`)
-	running = regexp.MustCompile(`(?m)^\t(Test\S+|Fuzz\S+|Example\S+) \(`)
+	running = regexp.MustCompile(`(?m)^\t+(Test\S+|Fuzz\S+|Example\S+) \(`)
 )
 
 // noticed names the test that a run has ended with: the one that has failed, or that was running when the process ended.

@@ -168,6 +168,7 @@ func TestGroupLife(t *testing.T) {
 	}{
 		{"b", "fe80::b", ib.MethodSet, ib.JoinSendOnly, "4", "2 [0x0002]"},
 		{"b", "fe80::b", ib.MethodSet, ib.JoinNonMember, "6", "2 [0x0002 0x0003]"},
+		{"b", "fe80::b", ib.MethodDelete, ib.JoinFull | ib.JoinNonMember, "request_invalid", "2 [0x0002 0x0003]"}, // it has one of them
 		{"b", "fe80::b", ib.MethodSet, ib.JoinFull, "7", "2 [0x0002 0x0003]"},
 		{"b", "fe80::b", ib.MethodDelete, ib.JoinSendOnlyFull, "request_invalid", "2 [0x0002 0x0003]"},
 		{"b", "fe80::a", ib.MethodDelete, ib.JoinFull, "request_invalid", "2 [0x0002 0x0003]"},

@@ -202,3 +202,30 @@ func TestNoWay(t *testing.T) {
 		}
 	}
 }
+
+// A promise is for the question that it answers: one that comes late binds for less long than the right would last that is asked
+// for by then.
+func TestOldPromise(t *testing.T) {
+	a := shares.Plan([]shares.Member{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}}, nil)
+	a.Unanimous = true
+	m, err := New(Config{Name: "a", Weight: 1, Process: 1, Store: emptyStore{}, Gate: &openGate{}, Say: func([]byte) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	m.view.saw(Event{Epoch: 1, Assignment: a}, now)
+	m.epoch, m.renewal.epoch, m.claimed = 1, 1, true
+	m.ask(now)
+	asked := now.Add(m.config.interval())
+	m.ask(asked)
+	later := asked.Add(time.Millisecond)
+	for _, w := range []word{{true, 1, 1, 1}, {true, 1, 2, 9}} { // of the first question, and to the process before
+		if m.heard("b", 2, w, later); !m.unanimity.until.IsZero() {
+			t.Fatalf("%+v lets it go on", w)
+		}
+	}
+	m.heard("b", 2, word{true, 1, 2, 1}, later)
+	if want := asked.Add(m.config.Right); !m.unanimity.until.Equal(want) {
+		t.Errorf("it goes on for %v after it asked, want %v", m.unanimity.until.Sub(asked), m.config.Right)
+	}
+}

@@ -250,6 +250,7 @@ func TestPath(t *testing.T) {
 		mtu  ib.MTU
 	}{
 		{"by GIDs", ib.PathResolve, ib.PathFields{SGID: b, DGID: a}, 0, 2, ib.MTU2048},
+		{"to the port with less", ib.PathResolve, ib.PathFields{SGID: a, DGID: b}, 0, 3, ib.MTU2048},
 		{"from the asker", ib.PathDGID, ib.PathFields{DGID: mustGID("fe80::2:c903:0:1")}, 0, 1, ib.MTU2048},
 		{"by LIDs", ib.PathDLID | ib.PathSLID, ib.PathFields{SLID: 1, DLID: 2}, 0, 2, ib.MTU4096},
 		{"GID and LID agree", ib.PathDGID | ib.PathDLID, ib.PathFields{DGID: a, DLID: 2}, 0, 2, ib.MTU2048},

@@ -169,6 +169,11 @@ func (s *suite) unmutated() (why string, err error) {
 	if complaint, err := s.compile(""); err != nil || complaint != "" {
 		return "without it the package does not compile: " + firstLine(complaint), err
 	}
+	b, err := os.ReadFile(s.binary)
+	if err != nil {
+		return "", err
+	}
+	s.original = sha256.Sum256(b)
 	for range 2 {
 		o, err := s.run()
 		if err != nil {
@@ -199,6 +204,10 @@ func (s *suite) try(m *mutant) (r row, err error) {
 	complaint, err := s.compile(flags)
 	if err != nil || complaint != "" {
 		r.result, r.by = broken, firstLine(complaint)
+		return r, err
+	}
+	if same, err := s.isOriginal(); err != nil || same {
+		r.result, r.by = broken, "it compiles to the same program"
 		return r, err
 	}
 	o, err := s.runAll()

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"os"
 	"os/exec"
@@ -19,8 +20,9 @@ type suite struct {
 	tree, pkg string
 	binary    string
 	env       []string
-	slow      []string      // tests that come last, by name
-	limit     time.Duration // a run that takes longer hangs
+	original  [sha256.Size]byte // of the binary without a mutant
+	slow      []string          // tests that come last, by name
+	limit     time.Duration     // a run that takes longer hangs
 }
 
 const (
@@ -43,6 +45,12 @@ func (s *suite) compile(flags string) (complaint string, err error) {
 		return string(out), nil
 	}
 	return "", err
+}
+
+// isOriginal reports whether the binary is that without a mutant.
+func (s *suite) isOriginal() (bool, error) {
+	b, err := os.ReadFile(s.binary)
+	return sha256.Sum256(b) == s.original, err
 }
 
 // outcome is how a run of tests has ended.

@@ -43,3 +43,14 @@ func TestBest(t *testing.T) {
 		}
 	}
 }
+
+// TestBothOfOneDown: a group that goes by both is sent by those that are up, and taken from all that reach it.
+func TestBothOfOneDown(t *testing.T) {
+	j := &judge{state: &state{cfg: Config{Members: make([]Member, 3)}}}
+	j.health[1].down = "no carrier"
+	d := &destination{}
+	d.view.ways[0].lid, d.view.ways[1].lid = 1, 1
+	if send, take := j.both(d); send != bit(0) || take != bit(0)|bit(1) {
+		t.Errorf("sent by %#b, taken from %#b", send, take)
+	}
+}

@@ -68,7 +68,7 @@ func parse(block string) (*mutant, error) {
 		case isReason:
 			m.reason = reason
 		default:
-			return nil, fmt.Errorf("%s: %q begins with neither -, + nor reason:", m.id, line)
+			return nil, fmt.Errorf("%s: %q is no line of a mutant; write -TEXT, +TEXT or reason: TEXT", m.id, line)
 		}
 	}
 	if m == nil {

@@ -33,6 +33,7 @@ GO_IMAGE ?=
 BENCH ?=
 RUNS ?= 5
 FILE ?=
+SOME ?= .
 DURATION ?= 60s
 SEED ?= 0
 FABRICS ?= 1
@@ -173,6 +174,12 @@ sanitize: deps go ## test the C with the address and undefined behaviour sanitiz
 		CGO_LDFLAGS=-fsanitize=undefined ASAN_OPTIONS=detect_leaks=0 \
 		go test -asan -buildmode=exe -short -timeout 20m -skip 'Notices?$$' $(SANITIZED)
 	@go test -run '^TestCFuzzers$$' ./lcore && go test -run '^TestReaders' ./tables
+
+# The copy of the tree and what ended tests leave are in one folder, which goes with the run.
+.PHONY: mutants
+mutants: deps go ## plant small mistakes one at a time, and see that tests notice each; SOME selects by pattern, FILE keeps the table
+	@dir=$$(mktemp -d); trap "rm -rf $$dir" EXIT; \
+	go build -o $$dir/mutants ./.ci/mutants && TMPDIR=$$dir $$dir/mutants -some '$(SOME)' -table '$(FILE)'
 
 .PHONY: bench
 bench: build ## measure the packet path on this machine; BENCH sets options

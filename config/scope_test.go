@@ -3,6 +3,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -59,6 +60,14 @@ func twoRanges(form string) string {
 	return twoSegments + r + "1\n" + r + "2\n"
 }
 
+// ranges has a range in each segment, whose MGIDs do not tell the segments apart.
+func ranges(first, second string) string {
+	const form = "[[range]]\nip = %q\nmgid = \"ib\"\npkey = 0x800%d\n"
+	return fmt.Sprintf(form, first, 1) + fmt.Sprintf(form, second, 2)
+}
+
+const wideAndNarrow = "mgid \"ib\" gives groups the MGIDs of range "
+
 // TestSegmentRanges reads the same range in both segments.
 func TestSegmentRanges(t *testing.T) {
 	for _, form := range []string{`"rdmacm"`, `"ipoib"`, `"ff15:4001:{pkey}::{ip28}"`} {
@@ -84,7 +93,9 @@ func TestScopeProblems(t *testing.T) {
 		twoSegments + strings.ReplaceAll(node, "%", "1") + strings.ReplaceAll(node, "%", "2"):     "two InfiniBand nodes cannot have one address, even in two partitions; give each its own",
 		twoRanges(`"ib"`): "mgid \"ib\" gives groups the MGIDs of range 239.2.0.0/16 in line 36, which is another segment's; use a form with the P_Key",
 		twoSegments + "[[range]]\nip = \"239.2.0.0/16\"\nmgid = \"ib\"\npkey = 0x8002\n[[group]]\nip = \"239.1.2.9\"\nmgid = \"ff15:4001::f02:5\"\npkey = 0x8001\n": "mgid \"ib\" gives a group the MGID ff15:4001::f02:5 of group 239.1.2.9",
-		strings.Replace(twoSegments, "allow = [\"10.9.0.0/24\"]", "allow = []", 1):                                                                                  "allow is empty, so nothing would cross",
+		twoSegments + ranges("239.2.0.0/16", "239.0.0.0/8"):                        wideAndNarrow + "239.2.0.0/16",
+		twoSegments + ranges("239.0.0.0/8", "239.2.0.0/16"):                        wideAndNarrow + "239.0.0.0/8",
+		strings.Replace(twoSegments, "allow = [\"10.9.0.0/24\"]", "allow = []", 1): "allow is empty, so nothing would cross",
 	} {
 		_, err := Parse("f.toml", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -70,7 +70,7 @@ func checkSpread(t *testing.T, st tablestest.Stats, n int) {
 }
 
 // TestFloodWithSeed floods a table with a known seed, where the attack succeeds, and with the same keys a table with a
-// seed of its own, which must not be affected.
+// seed of its own, which must not be affected. A small table cannot grow as far: it rejects some, and nothing of them stays.
 func TestFloodWithSeed(t *testing.T) {
 	const n = 200
 	known := randomSeeds()
@@ -79,6 +79,11 @@ func TestFloodWithSeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
+	small, err := newSeeded(Config{MaxHosts: 2 * n}, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
 	closed := newTables(t, Config{})
 	rejected := 0
 	for i, found := uint64(0), 0; found < n; i++ {
@@ -92,6 +97,9 @@ func TestFloodWithSeed(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := small.Hosts.Put(Host{IP: ip, MAC: mac1, Version: 2}); err != nil && !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
 		must(t)(closed.Hosts.Put(Host{IP: ip, MAC: mac1, Version: 2}))
 	}
 	st := open.stats()["hosts"]
@@ -100,6 +108,9 @@ func TestFloodWithSeed(t *testing.T) {
 		t.Error("the keys do not collide: there is no attack, and this test proves nothing")
 	}
 	checkSpread(t, closed.stats()["hosts"], n)
+	if st = small.stats()["hosts"]; st.Entries == n || st.Entries+st.Retired+st.Free != st.Slots {
+		t.Errorf("%+v: keys for which there is no lane are to be rejected, and their slots free", st)
+	}
 }
 
 // TestHalfWay makes Puts fail on one table or the other, by a reader that is never quiescent, and checks that they

@@ -194,6 +194,26 @@ func TestPartnerSaysItLater(t *testing.T) {
 	}
 }
 
+// TestPartnerOfAnother checks that nothing is sent to a partner that is ready, but for another than this end: what it says last is of
+// what was there before.
+func TestPartnerOfAnother(t *testing.T) {
+	now := time.Time{}.AddDate(1, 0, 0)
+	var sent []byte
+	b := New([6]byte{2, 0, 0, 0, 0, 1}, 1, func(_ int, frame []byte) { sent = frame })
+	b.SetLink(now, 0, true)
+	own, _ := Parse(sent)
+	another := own.Actor
+	another.System[5] = 9
+	for partner, carries := range map[End]bool{another: false, own.Actor: true} {
+		pdu := PDU{End{System: [6]byte{2, 0, 0, 0, 0, 2}, Key: 7, Port: 1,
+			State: Activity | Timeout | Aggregation | Synchronization | Collecting | Distributing}, partner}
+		b.Receive(now, 0, pdu.Frame(pdu.Actor.System))
+		if p := b.Ports()[0]; p.Distributing != carries {
+			t.Errorf("the other end's partner is %+v: %+v", partner, p)
+		}
+	}
+}
+
 // TestTwoPartners checks that ports that lead to two stations are not mixed.
 func TestTwoPartners(t *testing.T) {
 	var queue [3][][]byte

@@ -187,3 +187,18 @@ func TestFollow(t *testing.T) {
 		t.Error("another process has the name, unnoticed")
 	}
 }
+
+// Whoever waits for a silence has waited until a right has run out by the slowest clock, while its own is the fastest, with all
+// drifts that there may be; and for a worker's last burst.
+func TestSilenceOutlastsRights(t *testing.T) {
+	for _, drift := range []float64{0, DefaultDrift, 0.01, 0.1} {
+		c := Config{Name: "a", Store: emptyStore{}, Gate: &openGate{}, Drift: drift}
+		if err := c.complete(); err != nil {
+			t.Fatal(err)
+		}
+		lasts := time.Duration(float64(c.Right) * (1 + c.Drift) / (1 - c.Drift))
+		if rest := c.silence() - lasts; rest < c.Right/200 || rest > c.Right/20 {
+			t.Errorf("with a drift of %v the silence is %v longer than a right", c.Drift, rest)
+		}
+	}
+}

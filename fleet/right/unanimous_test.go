@@ -3,6 +3,7 @@
 package right
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,6 +150,34 @@ func TestComesLater(t *testing.T) {
 	})
 }
 
+// Who has promised, and has the store again before the others do, takes what they had only when the rights by its promises have
+// run out. To the store they have been silent for long by then. A promise that does not bind is found.
+func TestPromiseBinds(t *testing.T) {
+	for _, binds := range []bool{true, false} {
+		err := quietly(t, true, func(s *simulation, _ *simMachine) {
+			first, lost := s.machines[0], time.Now().Add(time.Minute)
+			if !binds {
+				first.process.member.rules.bound = func(m *Member, now time.Time) (*Record, time.Time) {
+					m.unanimity.bound = time.Time{}
+					return bound(m, now)
+				}
+			}
+			for _, m := range s.machines {
+				m.requestsLost, m.eventsHeld = lost, lost
+			}
+			first.requestsLost = time.Now().Add(20 * time.Second)
+			first.eventsHeld = first.requestsLost
+			time.Sleep(30 * time.Second)
+			if n := len(s.store.current.Members); n != 1 || s.agreed == 0 {
+				t.Errorf("the fleet has %d members, after %d rights by promises; who has the store is to be the only one", n, s.agreed)
+			}
+		})
+		if binds && err != nil || !binds && !errors.Is(err, errOverlap) {
+			t.Errorf("promises bind: %t; %v", binds, err)
+		}
+	}
+}
+
 // A member that has come back without a way to the others neither asks nor promises, though the assignment is of a fleet that does.
 func TestNoWay(t *testing.T) {
 	a := shares.Plan([]shares.Member{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}}, nil)
@@ -171,5 +200,32 @@ func TestNoWay(t *testing.T) {
 		if want := map[bool]int{true: 2, false: 0}[way]; said != want {
 			t.Errorf("with a way %t it says %d words, want %d", way, said, want)
 		}
+	}
+}
+
+// A promise is for the question that it answers: one that comes late binds for less long than the right would last that is asked
+// for by then.
+func TestOldPromise(t *testing.T) {
+	a := shares.Plan([]shares.Member{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}}, nil)
+	a.Unanimous = true
+	m, err := New(Config{Name: "a", Weight: 1, Process: 1, Store: emptyStore{}, Gate: &openGate{}, Say: func([]byte) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	m.view.saw(Event{Epoch: 1, Assignment: a}, now)
+	m.epoch, m.renewal.epoch, m.claimed = 1, 1, true
+	m.ask(now)
+	asked := now.Add(m.config.interval())
+	m.ask(asked)
+	later := asked.Add(time.Millisecond)
+	for _, w := range []word{{true, 1, 1, 1}, {true, 1, 2, 9}} { // of the first question, and to the process before
+		if m.heard("b", 2, w, later); !m.unanimity.until.IsZero() {
+			t.Fatalf("%+v lets it go on", w)
+		}
+	}
+	m.heard("b", 2, word{true, 1, 2, 1}, later)
+	if want := asked.Add(m.config.Right); !m.unanimity.until.Equal(want) {
+		t.Errorf("it goes on for %v after it asked, want %v", m.unanimity.until.Sub(asked), m.config.Right)
 	}
 }

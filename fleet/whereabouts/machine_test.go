@@ -41,3 +41,15 @@ func TestMachine(t *testing.T) {
 		t.Errorf("a copy of it is %q", m)
 	}
 }
+
+// TestEndedWithoutMachine: of two places of which neither tells its machine, nobody knows whether they are one.
+func TestEndedWithoutMachine(t *testing.T) {
+	own := place{boot: "now", namespace: first}
+	if ended, err := endedFor(own, "before/"+first+"/2/3/"); ended || err == nil {
+		t.Errorf("without a machine: %t, %v", ended, err)
+	}
+	own.machine = "machine"
+	if ended, err := endedFor(own, "before/"+first+"/2/3/machine"); !ended || err != nil {
+		t.Errorf("before this machine started anew: %t, %v", ended, err)
+	}
+}

@@ -98,6 +98,11 @@ func Ended(where string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	return endedFor(own, where)
+}
+
+// endedFor is Ended for a process of this place.
+func endedFor(own place, where string) (bool, error) {
 	was, is := parse(where)
 	switch {
 	case is && was.boot != own.boot && was.machine != "" && was.machine == own.machine:

@@ -168,6 +168,7 @@ func TestGroupLife(t *testing.T) {
 	}{
 		{"b", "fe80::b", ib.MethodSet, ib.JoinSendOnly, "4", "2 [0x0002]"},
 		{"b", "fe80::b", ib.MethodSet, ib.JoinNonMember, "6", "2 [0x0002 0x0003]"},
+		{"b", "fe80::b", ib.MethodDelete, ib.JoinFull | ib.JoinNonMember, "request_invalid", "2 [0x0002 0x0003]"}, // it has one of them
 		{"b", "fe80::b", ib.MethodSet, ib.JoinFull, "7", "2 [0x0002 0x0003]"},
 		{"b", "fe80::b", ib.MethodDelete, ib.JoinSendOnlyFull, "request_invalid", "2 [0x0002 0x0003]"},
 		{"b", "fe80::a", ib.MethodDelete, ib.JoinFull, "request_invalid", "2 [0x0002 0x0003]"},
@@ -249,6 +250,7 @@ func TestPath(t *testing.T) {
 		mtu  ib.MTU
 	}{
 		{"by GIDs", ib.PathResolve, ib.PathFields{SGID: b, DGID: a}, 0, 2, ib.MTU2048},
+		{"to the port with less", ib.PathResolve, ib.PathFields{SGID: a, DGID: b}, 0, 3, ib.MTU2048},
 		{"from the asker", ib.PathDGID, ib.PathFields{DGID: mustGID("fe80::2:c903:0:1")}, 0, 1, ib.MTU2048},
 		{"by LIDs", ib.PathDLID | ib.PathSLID, ib.PathFields{SLID: 1, DLID: 2}, 0, 2, ib.MTU4096},
 		{"GID and LID agree", ib.PathDGID | ib.PathDLID, ib.PathFields{DGID: a, DLID: 2}, 0, 2, ib.MTU2048},

@@ -293,6 +293,32 @@ func TestPortDeliveryDrops(t *testing.T) {
 	}
 }
 
+// TestPortOneTooLong checks that of a burst only those messages are dropped that fit no mbuf.
+func TestPortOneTooLong(t *testing.T) {
+	const room, most, each = 1024, 20, 4
+	r := newRig(t, fabric.Config{Nodes: []fabric.NodeConfig{echoNode}}, 64, 0)
+	defer r.settle(t)
+	r.rings.maxPayload = room
+	_, qpn, err := r.port.CreateProxyQP(0, ib.PKeyDefault, 0x1111)
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp := r.fabric.Node("echo").QP()
+	posts, why := make([]fabric.Post, most), make([]string, most)
+	for i := range posts {
+		payload := make([]byte, room)
+		if i%each == 1 {
+			payload = make([]byte, room+1)
+		}
+		posts[i] = fabric.Post{QP: qp, Send: fabric.Send{AH: fabric.AH{DLID: r.port.Own().LID}, DestQP: qpn, QKey: 0x1111, Payload: payload}}
+	}
+	r.fabric.Node("echo").HCA().SendBurst(posts, why)
+	r.settle(t)
+	if got := r.port.counters(); got.Delivered != most-most/each || got.Drops[DropTooLong] != most/each {
+		t.Errorf("counters %+v; want every fourth of %d dropped", got, most)
+	}
+}
+
 // hold allocates mbufs, so that others cannot, until the returned function is called.
 func hold(t *testing.T, pool *dpdk.Mempool, n int) func() {
 	t.Helper()

@@ -36,6 +36,7 @@ func TestPortSendDrops(t *testing.T) {
 		drop   string
 	}{
 		{"sent", 0, ok, 4096, ""},
+		{"longer than a datagram", 0, ok, 4097, fabric.DropMTU},
 		{"no such handle", 0, change(func(s *porttest.Send) { s.QP = 999 }), 1, fabric.DropNoQP},
 		{"destroyed", 0, change(func(s *porttest.Send) { s.QP = gone }), 1, fabric.DropNoQP},
 		{"another worker's", 1, ok, 1, DropWrongWorker},

@@ -4,11 +4,13 @@ package ib_test
 
 import (
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -118,6 +120,11 @@ func checkPackage(t *testing.T) *types.Scope {
 		}
 		files = append(files, f)
 	}
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	build.Default.GOROOT = strings.TrimSpace(string(goroot)) // a test that is built with -trimpath does not know it
 	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
 	pkg, err := conf.Check("causeway/ibside/ib", fset, files, nil)
 	if err != nil {

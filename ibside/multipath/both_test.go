@@ -3,6 +3,7 @@
 package multipath
 
 import (
+	"encoding/binary"
 	"slices"
 	"testing"
 	"time"
@@ -70,18 +71,21 @@ func TestBothLossless(t *testing.T) {
 	checkOnce(t, "to IB", slices.Compact(got), x.toIB, 0)
 }
 
+// pgmPacket is one of a stream, without data.
+func pgmPacket(kind byte, number uint32) []byte {
+	b := make([]byte, 32)
+	b[1], b[3], b[4], b[8] = 1, 2, kind, 9
+	binary.BigEndian.PutUint32(b[16:], number)
+	return b
+}
+
+const odata, rdata = 4, 5 // types of PGM packets
+
 // TestPGM: repairs have the number of what they repair, and are no duplicates of it.
 func TestPGM(t *testing.T) {
 	r := newRig(t, Rule{Mode: Both, Tell: TellPGM})
 	r.join(t)
-	packet := func(kind byte, number uint32) []byte {
-		b := make([]byte, 32)
-		b[1], b[3], b[4], b[8] = 1, 2, kind, 9
-		b[16], b[17], b[18], b[19] = byte(number>>24), byte(number>>16), byte(number>>8), byte(number)
-		return b
-	}
-	const odata, rdata = 4, 5
-	for _, p := range [][]byte{packet(odata, 1), packet(odata, 2), packet(rdata, 1), packet(rdata, 1)} {
+	for _, p := range [][]byte{pgmPacket(odata, 1), pgmPacket(odata, 2), pgmPacket(rdata, 1), pgmPacket(rdata, 1)} {
 		for _, peer := range r.peers {
 			peer.toGroup(p, 0)
 			time.Sleep(20 * time.Millisecond)
@@ -97,5 +101,29 @@ func TestPGM(t *testing.T) {
 	}
 	if !slices.Equal(kinds, []byte{odata, odata, rdata, rdata}) || len(r.received) != 8 {
 		t.Errorf("of %d messages these crossed: %v", len(r.received), kinds)
+	}
+}
+
+// TestNumbersShareAPlace: what a fabric has lost of a number is no reason to take another number for a copy that has its place in
+// the window.
+func TestNumbersShareAPlace(t *testing.T) {
+	const window = 2048 // DEDUP_WINDOW
+	r := newRig(t, Rule{Mode: Both, Tell: TellPGM})
+	r.join(t)
+	for _, x := range []struct {
+		peer   int
+		number uint32
+	}{{0, 1}, {1, 1 + window}, {0, 1 + window}} {
+		r.peers[x.peer].toGroup(pgmPacket(odata, x.number), 0)
+		time.Sleep(20 * time.Millisecond)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var copies []bool
+	for _, g := range r.received {
+		copies = append(copies, g.Flags&porttest.RecvDuplicate != 0)
+	}
+	if !slices.Equal(copies, []bool{false, false, true}) {
+		t.Errorf("of three messages, of which the last is a copy, these are taken for copies: %v", copies)
 	}
 }

@@ -137,6 +137,7 @@ func hostileARP(t *testing.T) []hostile {
 		{"sender address of a group", ask, set(atARP+14, 239, 1, 2, 3), frame.ARPSenderIP},
 		{"sender address loopback", ask, set(atARP+14, 127, 0, 0, 1), frame.ARPSenderIP},
 		{"sender address broadcast", ask, set(atARP+14, 255, 255, 255, 255), frame.ARPSenderIP},
+		{"sender address reserved", ask, set(atARP+14, 240, 1, 2, 3), frame.ARPSenderIP},
 		{"reply of 0.0.0.0", answer, set(atARP+14, 0, 0, 0, 0), frame.ARPSenderIP},
 	}
 }

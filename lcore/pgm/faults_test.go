@@ -128,3 +128,18 @@ func TestChecksumOff(t *testing.T) {
 		t.Errorf("%d SPMRs, want 1", n)
 	}
 }
+
+// A checksum covers the last byte, whatever the packet's length is.
+func TestChecksumOfAnyLength(t *testing.T) {
+	for n := range 8 {
+		tracker := newTracker(t, Config{Streams: 4})
+		p := pgmtest.Packet{Type: pgmtest.ODATA, SrcPort: 1, Data: bytes.Repeat([]byte{0xa5}, n)}
+		b := p.AppendTo(nil)
+		tracker.see(b, 1, 0, 1)
+		b[len(b)-1] ^= 1
+		tracker.see(b, 1, 0, 2)
+		if got := only(t, tracker).Counts[ODATA]; got != 1 {
+			t.Errorf("%d bytes of data: %d packets are right, and one is", n, got)
+		}
+	}
+}

@@ -103,6 +103,32 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
+// What no UD send begins with is rejected, though its ICRC is right.
+func TestBadTransport(t *testing.T) {
+	const bth = frame.EthernetLen + ib.GRHLen
+	p := roce.Packet{Version: 1, Dst: frame.MAC{2, 1}, Src: frame.MAC{2, 2}, HopLimit: 64, PKey: ib.PKeyDefault, DestQP: 5, SrcQP: 7,
+		SrcIP: netip.MustParseAddr("fe80::1"), DstIP: netip.MustParseAddr("fe80::2"), Payload: []byte("mad!")}
+	for _, c := range []struct {
+		name   string
+		at     int
+		set    byte
+		reject bool
+	}{
+		{"nothing", 0, ib.OpUDSendOnly, false},
+		{"a send of a reliable connection", 0, 0x04, true},
+		{"another version of the transport header", 1, 0x41, true},
+		{"three bytes of pad in four", 1, 0x70, false},
+		{"immediate data that are the payload", 0, ib.OpUDSendOnlyImm, false},
+	} {
+		b := p.AppendTo(nil)
+		b[bth+c.at] = c.set
+		ib.PutICRC(b[len(b)-ib.ICRCLen:], ib.ICRCRoCEv1(b[frame.EthernetLen:len(b)-ib.ICRCLen]))
+		if got, err := roce.Parse(b); (err != nil) != c.reject {
+			t.Errorf("%s: %+v, %v", c.name, got, err)
+		}
+	}
+}
+
 func drawPacket(t *rapid.T) roce.Packet {
 	p := roce.Packet{
 		Version: rapid.IntRange(1, 2).Draw(t, "version"), Dst: frame.MAC{2, 1}, Src: frame.MAC{2, 2},

@@ -152,3 +152,22 @@ func TestStaleLIDs(t *testing.T) {
 		expect("it came back", known, known)
 	})
 }
+
+// TestStaleBeforeKnown checks that the first answer about a node names nobody by its LIDs either, if an event came since the
+// question.
+func TestStaleBeforeKnown(t *testing.T) {
+	s, e := newTeller(), &entries{all: map[ib.GID]tables.Node{}, room: 8}
+	s.takes = time.Second
+	run(t, s, e, []nodes.Node{node(1, 0)}, func(n *nodes.Nodes, turn func(time.Duration)) {
+		turn(500 * time.Millisecond)
+		n.Renew(time.Now(), ibside.Renewals{Paths: true, LIDs: true})
+		turn(700 * time.Millisecond)
+		if x, there := e.all[gid(1)]; !there || x.LIDs != tables.LIDsStale {
+			t.Errorf("with the first answer: %+v, there %t", x, there)
+		}
+		turn(time.Second)
+		if x := e.all[gid(1)]; x.LIDs != tables.LIDsKnown {
+			t.Errorf("with the second: %+v", x)
+		}
+	})
+}

@@ -78,6 +78,26 @@ func TestEviction(t *testing.T) {
 	r.want("in the end", 5)
 }
 
+// TestStrangersGoSoon checks that a stranger's proxy QP makes room though it has just been answered, and that of a host which has shown
+// that it exists does not.
+func TestStrangersGoSoon(t *testing.T) {
+	for _, strange := range []bool{true, false} {
+		r, now := newRig(t, proxyqps.Config{Max: 1, Limits: limits(4), Every: time.Second, Workers: 1}), time.Now()
+		from := host
+		if strange {
+			from = r.stranger(1)
+		}
+		r.sends(from, 5, now)
+		s, _, _ := r.tables.ProxyQPs.Find(tables.HostQP{Host: from, HostQPN: 5})
+		r.tables.ProxyQPs.MarkUsedQP(s.QPN) // an answer
+		r.LastUsed(from, now)
+		now = now.Add(10 * time.Second)
+		if why, ok := r.sends(other, 21, now); ok != strange || r.has(from, 5) == strange {
+			t.Errorf("of a stranger %t: room %t, %v", strange, ok, why)
+		}
+	}
+}
+
 // TestEvictStranger checks that a stranger's proxy QPs make room for another host, and a host's that has shown that it
 // exists never do.
 func TestEvictStranger(t *testing.T) {

@@ -131,6 +131,23 @@ func TestPromisesGiveWay(t *testing.T) {
 	}
 }
 
+// TestPromisesOfEquals checks that a host's promises make room for one that has less, and not for one that has as many.
+func TestPromisesOfEquals(t *testing.T) {
+	for _, c := range []struct {
+		theirs, own uint16
+		denied      string
+	}{{3, 1, ""}, {2, 2, "all 4"}} {
+		r, now := newRig(t, proxyqps.Config{Max: 4, Limits: limits(4), Every: time.Second, Workers: 1}), time.Now()
+		for port := range c.theirs {
+			r.promise(host, port, now, "")
+		}
+		for port := range c.own {
+			r.promise(other, port, now, "")
+		}
+		r.promise(other, c.own, now.Add(10*time.Second), c.denied) // when the first ones are not firm any more
+	}
+}
+
 // TestForgedRequests checks that requests for services from forged addresses keep nobody out, who may be known or new.
 func TestForgedRequests(t *testing.T) {
 	const most = 64

@@ -17,7 +17,7 @@ import (
 )
 
 // Sources of these tests: 0 is the bridge's own, 1 and 2 are the addresses of hosts 1 and 2, 3 was made for host 3, 4
-// and 5 are reserved, and 6 fits no host.
+// and 5 are reserved, as is 0, and 6 fits no host.
 func host(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(n)}) }
 
 func source(n int) ibside.Source {
@@ -50,7 +50,7 @@ func newFixture() *fixture {
 			switch {
 			case g == source(3).GID && h == host(3):
 				return assignment.Made
-			case g == source(4).GID || g == source(5).GID:
+			case g == source(4).GID || g == source(5).GID, g == source(0).GID: // the bridge's own, too: a prefix may have it
 				return assignment.Spare
 			}
 			return assignment.Unfit

@@ -192,6 +192,28 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestAnswersSooner checks that of two queries the one with less time is served within that, whichever came first, and both by one
+// answer.
+func TestAnswersSooner(t *testing.T) {
+	long, short := query(all4, 3, 10*time.Second), query(group4, 3, 100*time.Millisecond)
+	for range 10 {
+		for _, queries := range [][]frame.Membership{{long, short}, {short, long}} {
+			w := &wire{t: t, now: begin}
+			h := igmp.NewHost(w.port())
+			h.Join(group4, 0, w.now)
+			w.pass(2*time.Second, h.Tick)
+			w.said = nil
+			for _, q := range queries {
+				h.Queried(q, w.now)
+			}
+			w.pass(100*time.Millisecond, h.Tick)
+			w.want("the short time", "0: IGMPv3 still 239.1.2.3")
+			w.pass(time.Minute, h.Tick)
+			w.want("afterwards")
+		}
+	}
+}
+
 // TestSpread checks that the answers to one query are spread over the time that it allows.
 func TestSpread(t *testing.T) {
 	for _, c := range []struct {

@@ -55,8 +55,6 @@ RACED := ./config/... ./ibside/ib/... ./ibside/fabric/... ./ibside/sa ./lcore/fr
 # Packages whose tests run C, to be run with the sanitizers. TestCFuzzers does it for lcore, and TestReaders for tables.
 SANITIZED := ./dpdk ./ibside/fabricport ./ibside/multipath ./ibside/verbs ./lcore/pgm
 
-C_SOURCES = $(shell find . \( -name .git -o -name bin \) -prune -o \( -name '*.c' -o -name '*.h' \) -print)
-
 # Debian 12's packages: to build; to check and fuzz C; tshark and scripting for tests; a subnet manager, a simulated
 # subnet, etcd, and BIRD for its BFD; for virtual machines, the units and the manual pages; shells for completion tests. On
 # a machine with InfiniBand disable opensm and ibacm, because their packages start a subnet manager and ibacm; etcd and

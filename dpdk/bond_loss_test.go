@@ -17,6 +17,7 @@ func TestBondLoses(t *testing.T) {
 	wires := []end{kernelEnd(t, "theirs0"), kernelEnd(t, "theirs1")}
 	for on := range wires {
 		setMembers(t, b, true, true)
+		before := stats(t, p).RxMissed
 		var sender sync.WaitGroup
 		const n = 3000
 		sender.Go(func() {
@@ -35,15 +36,25 @@ func TestBondLoses(t *testing.T) {
 				time.Sleep(50 * time.Microsecond)
 			}
 		})
+		sent := make(chan struct{})
+		go func() { sender.Wait(); close(sent) }()
 		got, idle := 0, time.Now()
-		for time.Since(idle) < 300*time.Millisecond {
+		for !closed(sent) || time.Since(idle) < 300*time.Millisecond {
 			if k := len(receiveUpTo(p, 32)); k > 0 {
 				got, idle = got+k, time.Now()
 			}
 		}
-		sender.Wait()
-		if got != n {
-			t.Errorf("member %d: %d of %d frames; inactive %d", on, got, n, b.Count(on).Inactive)
+		if missed := stats(t, p).RxMissed - before; got+int(missed) != n { // on a busy machine this reader comes too late for some
+			t.Errorf("member %d: %d of %d frames, %d missed; inactive %d", on, got, n, missed, b.Count(on).Inactive)
 		}
+	}
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

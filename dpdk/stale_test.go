@@ -3,6 +3,7 @@
 package dpdk
 
 import (
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -41,6 +42,9 @@ func TestAFPacketStale(t *testing.T) {
 		burst(c.more, 100)
 		before := stats(t, p)
 		ip(t, "link set "+c.which+" down")
+		for running(t, "ours") { // the kernel tells of a carrier that was lost a moment later
+			time.Sleep(time.Millisecond)
+		}
 		time.Sleep(c.wait)
 		taken := burst(c.bursts, 200)
 		ip(t, "link set "+c.which+" up")
@@ -60,4 +64,14 @@ func TestAFPacketStale(t *testing.T) {
 			t.Errorf("%v: of %d frames %d came and %d are counted as lost", c, taken, len(lengths), lost)
 		}
 	}
+}
+
+// running says whether the kernel takes an interface for one that carries frames.
+func running(t *testing.T, name string) bool {
+	t.Helper()
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.Flags&net.FlagRunning != 0
 }

@@ -47,6 +47,7 @@ func TestConfineNotices(t *testing.T) {
 	for _, c := range [][3]string{
 		{"{.number = SYS_sendto},", "", "sendto: refused"},
 		{"{.number = SYS_epoll_pwait},", "", "epoll_pwait: refused"},
+		{".value = SIOCGIFFLAGS", ".value = SIOCSIFFLAGS", "setting an interface's flags: not refused"},
 		{"{.number = SYS_sendmsg},", "{.number = SYS_openat},", "open: not refused"},
 		{".mask = IOCTL_TYPE, .value = RDMA_IOCTL", ".mask = 0", "an ioctl of terminals: not refused"},
 		{"SYS_mprotect, .argument = 2, .mask = PROT_EXEC", "SYS_mprotect", "mprotect, executable: not refused"},

@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <signal.h>
@@ -55,6 +57,7 @@ static void try_refused(void)
 	expect("process_vm_writev", syscall(SYS_process_vm_writev, getpid(), NULL, 0, NULL, 0, 0), false);
 	expect("tgkill of another process", syscall(SYS_tgkill, 1, 1, 0), false);
 	expect("an ioctl of terminals", ioctl(0, TIOCSTI, "x"), false);
+	expect("setting an interface's flags", ioctl(epoll, SIOCSIFFLAGS, NULL), false);
 	expect("epoll_create1", epoll_create1(0), false);
 	expect("epoll_ctl", epoll_ctl(epoll, EPOLL_CTL_DEL, epoll, NULL), false);
 }
@@ -71,6 +74,11 @@ static void try_allowed(int fd)
 	expect("epoll_pwait", epoll_pwait(epoll, &event, 1, 0, NULL), true);
 	expect("futex", syscall(SYS_futex, &failures, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0), true);
 	expect("an ioctl of RDMA devices", ioctl(fd, RDMA_VERBS_IOCTL, NULL), true);
+	struct ifreq lo = {.ifr_name = "lo"};
+	struct sockaddr_storage at;
+	socklen_t len = sizeof at;
+	expect("getsockname", getsockname(fd, (struct sockaddr *)&at, &len), true);
+	expect("an interface's flags", ioctl(fd, SIOCGIFFLAGS, &lo), true);
 	expect("tgkill of this process", syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0), true);
 	void *more = malloc(64 << 20);
 	expect("malloc", more ? 0 : -1, true);

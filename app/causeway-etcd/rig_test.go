@@ -15,6 +15,8 @@ import (
 
 	etcd "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"causeway/fleet/etcd/etcdtest"
 )
 
 // A rig is three voters on loopback, each a process, and a client of all.
@@ -53,7 +55,7 @@ func freePorts(t *testing.T, n int) (ports []string) {
 // newRig writes the files of three voters, with TLS between all or without, and with further lines, and starts them.
 func newRig(t *testing.T, secure bool, more string) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), voters: make([]*process, len(names))}
+	r := &rig{t: t, dir: etcdtest.Dir(t), voters: make([]*process, len(names))}
 	scheme, files := "http", ""
 	if secure {
 		scheme, files = "https", r.certified()

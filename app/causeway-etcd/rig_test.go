@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,16 +39,22 @@ func loopback() string {
 	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>14&63, pid>>7&127, 1+pid&127)
 }
 
+// given are the ports that freePorts has returned: what another test has not opened yet is not free.
+var given sync.Map
+
 // freePorts returns ports of the address that the kernel says are free.
 func freePorts(t *testing.T, n int) (ports []string) {
 	t.Helper()
-	for range n {
+	for len(ports) < n {
 		l, err := net.Listen("tcp", loopback()+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close() // all are open until all are known
-		ports = append(ports, fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
+		port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+		if _, is := given.LoadOrStore(port, true); !is {
+			ports = append(ports, port)
+		}
 	}
 	return ports
 }

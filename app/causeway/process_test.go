@@ -102,7 +102,7 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 func startWith(t *testing.T, cmd *exec.Cmd, stderr *os.File) *program {
 	t.Helper()
 	p := &program{t: t, cmd: cmd, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), mainVariable+"=1")
+	p.cmd.Env = append(cmd.Environ(), mainVariable+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if stderr != nil {
 		p.cmd.Stderr = stderr

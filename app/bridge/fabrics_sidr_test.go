@@ -24,10 +24,11 @@ func init() { tasks["fabrics-sidr"] = taskFabricsSIDR }
 // off, or the node's port there is gone, which the bridge is told of; or only the server there answers no more: then nothing
 // but the question on the second fabric helps, after the first one's share of the time.
 func TestFabricsSIDR(t *testing.T) {
+	t.Parallel()
 	for _, event := range []string{"cut", "gone", "silent"} {
 		t.Run(event, func(t *testing.T) {
-			t.Setenv("EVENT", event)
-			logTask(t, "fabrics-sidr")
+			t.Parallel()
+			logTask(t, "fabrics-sidr", "EVENT="+event)
 		})
 	}
 }

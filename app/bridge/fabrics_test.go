@@ -30,10 +30,11 @@ func init() { tasks["fabrics"] = taskFabrics }
 // TestFabrics: numbered traffic both ways over two software subnets, while something happens to the active one. One
 // message a millisecond: what is lost tells how long it took.
 func TestFabrics(t *testing.T) {
+	t.Parallel()
 	for _, event := range []string{"cut", "silent", "half", "moved", "prefer", "both", "both-imm", "far"} {
 		t.Run(event, func(t *testing.T) {
-			t.Setenv("EVENT", event)
-			logTask(t, "fabrics")
+			t.Parallel()
+			logTask(t, "fabrics", "EVENT="+event)
 		})
 	}
 }

@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,6 +43,8 @@ var tasks = map[string]func() (string, error){
 func TestMain(m *testing.M) {
 	name, ok := os.LookupEnv(taskVariable)
 	if !ok {
+		flag.Parse()
+		_ = flag.Set("test.parallel", "6") // those that say so wait more than they compute
 		os.Exit(m.Run())
 	}
 	line, err := tasks[name]()
@@ -77,9 +80,9 @@ func task(t *testing.T, name string, environment ...string) (string, error) {
 }
 
 // logTask runs a task that must succeed, and logs what it says.
-func logTask(t *testing.T, name string) {
+func logTask(t *testing.T, name string, environment ...string) {
 	t.Helper()
-	text, err := task(t, name)
+	text, err := task(t, name, environment...)
 	if err != nil {
 		t.Fatal(err)
 	}

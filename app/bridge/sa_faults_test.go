@@ -299,8 +299,10 @@ func (a *administered) misled(kind string) (string, error) {
 // TestSubnetAdministrator checks that a subnet administrator that is silent or slow costs messages of no other node
 // than the one that has moved, that these are counted, and that they arrive when it answers.
 func TestSubnetAdministrator(t *testing.T) {
+	t.Parallel()
 	for kind := range administrators {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			text, err := task(t, "sa "+kind)
 			if err != nil {
 				t.Fatal(err)

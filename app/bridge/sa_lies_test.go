@@ -220,8 +220,12 @@ func (a *administered) lied(l *lie) (string, error) {
 
 // TestSubnetAdministratorLies checks what a subnet administrator that tells a wrong path can do, and for how long.
 func TestSubnetAdministratorLies(t *testing.T) {
+	t.Parallel()
 	for i := range lies {
-		t.Run(lies[i].name, func(t *testing.T) { logTask(t, "lie "+lies[i].name) })
+		t.Run(lies[i].name, func(t *testing.T) {
+			t.Parallel()
+			logTask(t, "lie "+lies[i].name)
+		})
 	}
 }
 
@@ -374,8 +378,10 @@ func (l *listeners) sayGroups(kind string, took time.Duration, slow float64) (st
 
 // TestSubnetAdministratorLiesOfGroups checks the same of the MLID and the MTU of a group.
 func TestSubnetAdministratorLiesOfGroups(t *testing.T) {
+	t.Parallel()
 	for kind := range groupLies {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			text, err := task(t, "group lie "+kind)
 			if err != nil {
 				t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 // TestRecover follows docs/etcd.md: a voter that is dead for good is replaced, the majority is lost and comes back, and
 // all data is restored of a snapshot.
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, false, "[raft]\nheartbeat = \"100ms\"\nelection = \"500ms\"\n") // nothing here is about times
 	var keys []string
 	for i := range 10 {

@@ -10,11 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	etcd "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"causeway/fleet/etcd/etcdtest"
 )
 
 // A rig is three voters on loopback, each a process, and a client of all.
@@ -36,16 +39,22 @@ func loopback() string {
 	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>14&63, pid>>7&127, 1+pid&127)
 }
 
+// given are the ports that freePorts has returned: what another test has not opened yet is not free.
+var given sync.Map
+
 // freePorts returns ports of the address that the kernel says are free.
 func freePorts(t *testing.T, n int) (ports []string) {
 	t.Helper()
-	for range n {
+	for len(ports) < n {
 		l, err := net.Listen("tcp", loopback()+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close() // all are open until all are known
-		ports = append(ports, fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
+		port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+		if _, is := given.LoadOrStore(port, true); !is {
+			ports = append(ports, port)
+		}
 	}
 	return ports
 }
@@ -53,7 +62,7 @@ func freePorts(t *testing.T, n int) (ports []string) {
 // newRig writes the files of three voters, with TLS between all or without, and with further lines, and starts them.
 func newRig(t *testing.T, secure bool, more string) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), voters: make([]*process, len(names))}
+	r := &rig{t: t, dir: etcdtest.Dir(t), voters: make([]*process, len(names))}
 	scheme, files := "http", ""
 	if secure {
 		scheme, files = "https", r.certified()

@@ -27,6 +27,7 @@ const (
 
 // TestVoters has three voters with TLS lose their leader, by SIGKILL and by SIGTERM, while a client writes.
 func TestVoters(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, true, "")
 	w := r.writes()
 	w.more(20)

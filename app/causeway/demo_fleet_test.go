@@ -10,23 +10,25 @@ import (
 	"testing"
 )
 
-// withVoter builds causeway-etcd, and has it in PATH.
-func withVoter(t *testing.T) {
+// withVoter builds causeway-etcd, and returns an environment that has it in PATH.
+func withVoter(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-buildmode=pie", "-buildvcs=false", "-o", dir, "./app/causeway-etcd")
-	build.Dir, build.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir, "./app/causeway-etcd") // as make build does, which has compiled it
+	build.Dir = root(t)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 }
 
 // TestDemoFleet checks that the demonstration of a fleet goes through all that happens to it, in order, and succeeds.
 func TestDemoFleet(t *testing.T) {
+	t.Parallel()
 	needNamespaces(t)
-	withVoter(t)
-	p := launch(t, "demo", "-fleet", "-duration", "2s")
+	demo := exec.Command(os.Args[0], "demo", "-fleet", "-duration", "2s")
+	demo.Env = withVoter(t)
+	p := start(t, demo)
 	if code := p.wait(); code != exitOK {
 		t.Errorf("exit code %d\n%v", code, &p.stderr)
 	}

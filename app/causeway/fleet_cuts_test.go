@@ -30,7 +30,7 @@ func (f *bridgeFleet) cuts(right, moment time.Duration) {
 		if f.behind = 0; c.Behind {
 			f.behind = c.Most
 		}
-		f.during(c.What, c.Most, right, func() {
+		f.during(c.What, c.Most, func() {
 			c.Cut()
 			f.share("half each: "+c.What, shares.Hosts/2, 1, 3)
 			c.Mend()
@@ -41,16 +41,16 @@ func (f *bridgeFleet) cuts(right, moment time.Duration) {
 	f.apart(right)
 }
 
-// apart has two members not hear each other on either fabric, for three rights. All else hear them, and they hear all else: nobody
+// apart has two members not hear each other on either fabric, for longer than a right. All else hear them, and they hear all else: nobody
 // is lost, and nothing changes.
 func (f *bridgeFleet) apart(right time.Duration) {
 	before, bed := f.assignment(), f.bed()
-	f.during("two do not hear each other", 0, right, func() {
+	f.during("two do not hear each other", 0, func() {
 		bed.Apart(true)
 		for _, way := range []string{"ethernet", "infiniband"} {
 			f.hears(2, "m3", way, "down")
 		}
-		time.Sleep(3 * right)
+		time.Sleep(3 * right / 2)
 		bed.Apart(false)
 		for _, way := range []string{"ethernet", "infiniband"} {
 			f.hears(2, "m3", way, "up")
@@ -76,7 +76,7 @@ func (f *bridgeFleet) hears(n int, other, on, state string) {
 func (f *bridgeFleet) slowed(right time.Duration) {
 	for _, h := range f.bed().Hindrances(right) {
 		what := h.What + " is drained and resumes"
-		f.during(what, 0, right, func() {
+		f.during(what, 0, func() {
 			h.During(func() {
 				for range 5 {
 					f.ctl(1, "fleet", "drain")
@@ -91,15 +91,17 @@ func (f *bridgeFleet) slowed(right time.Duration) {
 
 // without has the members be without etcd. They go on, but not when one of them has died.
 func (f *bridgeFleet) without(right time.Duration, all func(what string)) {
-	f.during("etcd is stopped for five times a right, and goes on", 0, right, func() {
+	f.during("etcd is stopped for two rights, and goes on", 0, func() {
 		f.voters(syscall.SIGSTOP)
-		time.Sleep(5 * right)
+		time.Sleep(2 * right)
 		f.voters(syscall.SIGCONT)
-		time.Sleep(right)
+		for n := range f.etcd {
+			f.caughtUp(n)
+		}
+		all("a third each after etcd")
 	})
-	all("a third each after etcd")
 	// Until etcd has a leader again, who has promised may propose, and heirs have seen all.
-	f.during("one is killed while etcd is stopped", 5*right, right, func() {
+	f.during("one is killed while etcd is stopped", 5*right, func() {
 		f.voters(syscall.SIGSTOP)
 		time.Sleep(right)
 		signalTo(f.t, f.members[3], syscall.SIGKILL)
@@ -108,8 +110,7 @@ func (f *bridgeFleet) without(right time.Duration, all func(what string)) {
 		f.voters(syscall.SIGCONT)
 		f.share("half each after etcd", shares.Hosts/2, 1, 2)
 	})
-	f.start(3)
-	all("a third each after the last one")
+	f.back(3)
 }
 
 // caughtUp waits until one of etcd's servers has all that the others have: before, there is no majority without each of them.

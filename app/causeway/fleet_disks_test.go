@@ -12,18 +12,19 @@ import (
 	"strings"
 	"time"
 
+	"causeway/fleet/etcd/etcdtest"
 	"causeway/fleet/shares"
 )
 
-// stalledFor is how long a disk is stalled: three rights, and twelve of etcd's elections.
-const stalledFor = 3 * time.Second
+// stalledFor is how long a disk is stalled: longer than a right, and six of etcd's elections.
+const stalledFor = 1500 * time.Millisecond
 
 // disk returns where one of etcd's servers keeps its data: a file system of its own, which can be frozen. It is mounted where
 // the segment's programs are, and gone with the last of them, however the test ends.
 func (f *bridgeFleet) disk(n int) (dir string) {
 	f.t.Helper()
 	dir = f.t.TempDir()
-	image := filepath.Join(f.t.TempDir(), fmt.Sprint("disk", n))
+	image := filepath.Join(etcdtest.Dir(f.t), fmt.Sprint("disk", n))
 	file, err := os.Create(image)
 	if err == nil {
 		err = errors.Join(file.Truncate(1<<30), file.Close()) // it takes as much of that as is written
@@ -78,12 +79,12 @@ func (f *bridgeFleet) leads(servers ...int) int {
 // disks stalls the disk of etcd's leader, which goes on to say that it leads, and takes requests, but completes none. Members
 // that ask it or watch there must get on by the others.
 func (f *bridgeFleet) disks(right time.Duration) {
-	const what = "the disk of etcd's leader is stalled for three rights"
+	const what = "the disk of etcd's leader is stalled for longer than a right"
 	if f.noDisks != "" {
 		f.t.Logf("LEFT OUT: %s: a file cannot be mounted here: %s", what, f.noDisks)
 		return
 	}
-	f.during(what, right, right, func() {
+	f.during(what, right, func() {
 		leader := f.leads(0, 1, 2)
 		if leader < 0 {
 			f.t.Fatal("etcd has no leader")

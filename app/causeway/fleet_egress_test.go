@@ -16,40 +16,51 @@ import (
 // messagesIn returns how many messages of a stream there are in a time.
 func messagesIn(d time.Duration) uint64 { return uint64(d * fleetRate / time.Second) }
 
-// judge checks what was captured since the traffic began, with what the listeners received.
-func (x *fleetTraffic) judge(what string, most time.Duration, reports ...report) {
-	x.f.t.Helper()
+// judge checks what was sent up to these numbers, by the captures and by what has come. next is the assignment that was the newest
+// before.
+func (x *fleetTraffic) judge(what string, most time.Duration, next int, until map[uint32]uint64) {
+	t := x.f.t
+	t.Helper()
 	e := fleettest.Egress{
-		All: x.f.capture.Take(nil), Assignments: x.f.assignment() - x.assignment, Arrived: map[uint32]uint64{}, Most: messagesIn(most), Behind: messagesIn(x.f.behind),
+		All: x.f.capture.Take(func(m fleettest.Seen) bool { return m.Number <= until[m.Stream] }), Assignments: x.f.assignment() - x.assignment,
+		Arrived: map[uint32]uint64{}, Most: messagesIn(most), Behind: messagesIn(x.f.behind), Joined: true,
 	}
-	for _, r := range reports {
-		for _, s := range r.Streams {
-			var id uint32
-			if _, err := fmt.Sscanf(s.Stream, "0x%x", &id); err != nil {
-				x.f.t.Fatalf("%s: stream %q: %v", what, s.Stream, err)
+	lost := uint64(0)
+	for id, came := range x.f.capture.Came(until) {
+		last := x.marks[id]
+		for _, number := range came {
+			if number <= last {
+				t.Errorf("%s: message %d of stream %08x came after %d", what, number, id, last)
 			}
-			e.Arrived[id] += s.Unique
+			last = number
 		}
+		e.Arrived[id] = uint64(len(came))
+		lost = max(lost, until[id]-x.marks[id]-e.Arrived[id])
 	}
-	wrong, lost := e.Check()
-	x.f.t.Logf("%s: %d messages captured, %d assignments; a stream lost %d at most", what, len(e.All), e.Assignments, lost)
+	wrong, unsent := e.Check()
+	t.Logf("%s: %d messages captured, %d assignments; of a stream at most %d did not leave, and %d did not come, of %d", what, len(e.All), e.Assignments, unsent, lost, e.Most)
+	if lost > e.Most {
+		wrong = append(wrong, fmt.Sprintf("%d messages of a stream did not come, of %d", lost, e.Most))
+	}
 	if len(wrong) > 0 {
-		x.f.t.Errorf("%s: %d mistakes at egress:\n%s", what, len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
+		t.Errorf("%s: %d mistakes:\n%s", what, len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
 	}
+	x.marks, x.assignment = until, next
+	x.f.figure(what, time.Duration(lost)*time.Second/fleetRate)
 }
 
 // assignment returns the number of the newest assignment that a member which runs knows of.
 func (f *bridgeFleet) assignment() (newest int) {
 	f.t.Helper()
 	for _, n := range slices.Sorted(maps.Keys(f.members)) {
-		p := launch(f.t, "ctl", "-s", f.console(n), "show", "fleet")
-		if p.wait() != exitOK {
+		code, says, _ := try("ctl", "-s", f.console(n), "show", "fleet")
+		if code != exitOK {
 			continue // it has ended
 		}
-		_, after, found := strings.Cut(p.stdout.String(), "its assignment number ")
+		_, after, found := strings.Cut(says, "its assignment number ")
 		var number int
 		if _, err := fmt.Sscan(strings.TrimRight(strings.Fields(after + " .")[0], "."), &number); err != nil || !found {
-			f.t.Fatalf("m%d has no assignment: %v\n%s", n, err, &p.stdout)
+			f.t.Fatalf("m%d has no assignment: %v\n%s", n, err, says)
 		}
 		newest = max(newest, number)
 	}
@@ -60,10 +71,14 @@ func (f *bridgeFleet) assignment() (newest int) {
 // and that what it sent is what was captured. A cable that was cut may have had messages of the second member.
 func (f *bridgeFleet) conserved() {
 	f.t.Helper()
+	f.traffic.end()
 	for _, m := range f.members {
-		m.end(syscall.SIGTERM)
+		signalTo(f.t, m, syscall.SIGTERM)
 	}
 	for n, m := range f.members {
+		if code := m.wait(); code != exitOK {
+			f.t.Errorf("m%d: exit code %d", n, code)
+		}
 		for _, line := range m.lines() {
 			if line["msg"] != "stopped" {
 				continue

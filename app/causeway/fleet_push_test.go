@@ -59,6 +59,7 @@ func followed(p *program) (times, version int) {
 // TestFleetPush gives two bridges another configuration, which a third one takes when it comes; has one refuse one, which
 // changes nothing; has one turn unready, which is undone; and kills a push, which is undone, too.
 func TestFleetPush(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.keys = "configuration = \"etcd\"\n"
 	f.start(1)

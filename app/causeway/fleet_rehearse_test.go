@@ -120,6 +120,7 @@ func share(what string, least int, members ...*program) {
 // TestFleetRehearsal has three members share the work by a real etcd, while one is killed, one is stopped and goes on, and
 // etcd is stopped, too: at no time do two forward one share.
 func TestFleetRehearsal(t *testing.T) {
+	t.Parallel()
 	url, etcd := etcdtest.Start(t)
 	r := &rehearsed{t, []string{"fleet", "rehearse", "-json", "-etcd", url}, map[shares.Share][]held{}}
 	a, b, c := r.start("a"), r.start("b"), r.start("c")

@@ -40,7 +40,11 @@ func (f *bridgeFleet) has(s shares.Share, n int, why string) {
 			f.t.Fatalf("m%d does not get %v:\n%s", n, s, f.ctl(n, "show", "shares"))
 		}
 	}
+	time.Sleep(passing)
 }
+
+// mgidOf returns a group's MGID.
+func mgidOf(ip string) ib.GID { return ib.MGIDRDMACM(netip.MustParseAddr(ip), ib.PKeyDefault, 2) }
 
 // spread pins shares of hosts and of groups to each member, so that nothing can happen to one without traffic.
 func (f *bridgeFleet) spread() {
@@ -50,7 +54,7 @@ func (f *bridgeFleet) spread() {
 		pinned[f.shareOf(i)] = i + 1
 	}
 	for i, g := range toRoCE {
-		pinned[shares.OfGroup(ib.MGIDRDMACM(netip.MustParseAddr(g), ib.PKeyDefault, 2))] = i%3 + 1
+		pinned[shares.OfGroup(mgidOf(g))] = i%3 + 1
 	}
 	for s, n := range pinned {
 		f.ctl(n, "fleet", "pin", s.String(), fmt.Sprint("m", n))

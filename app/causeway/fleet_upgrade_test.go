@@ -8,7 +8,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"causeway/fleet/shares"
 )
@@ -21,7 +20,6 @@ func TestFleetUpgrade(t *testing.T) {
 	if before == "" {
 		t.Skip("no earlier build is named: run sudo make fleet-upgrade BEFORE=COMMIT")
 	}
-	const right = time.Second
 	f := newFleet(t)
 	f.keys, f.build = "without_etcd = \"unanimous\"\n", before
 	all := func(what string) { f.share(what, shares.Hosts/3, 1, 2, 3) }
@@ -31,13 +29,13 @@ func TestFleetUpgrade(t *testing.T) {
 	all("a third each")
 	f.build = ""
 	for n := 1; n <= 3; n++ {
-		f.during(fmt.Sprintf("m%d is upgraded", n), 0, right, func() {
+		f.during(fmt.Sprintf("m%d is upgraded", n), 0, func() {
 			f.members[n].end(syscall.SIGTERM)
 			f.start(n)
 			all("a third each after an upgrade")
 		})
 		for m := 1; m <= 3; m++ {
-			f.during(fmt.Sprintf("m%d is drained and resumes, while %d are upgraded", m, n), 0, right, func() {
+			f.during(fmt.Sprintf("m%d is drained and resumes, while %d are upgraded", m, n), 0, func() {
 				f.ctl(m, "fleet", "drain")
 				f.share("half each: builds are mixed", shares.Hosts/2, slices.DeleteFunc([]int{1, 2, 3}, func(x int) bool { return x == m })...)
 				f.ctl(m, "fleet", "resume")

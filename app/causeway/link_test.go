@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -30,12 +31,15 @@ type network struct {
 	name string
 }
 
+// networks counts them.
+var networks atomic.Int32
+
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a network namespace")
 	}
-	n := &network{t, fmt.Sprintf("cwtest%d", os.Getpid())}
+	n := &network{t, fmt.Sprintf("cwtest%d-%d", os.Getpid(), networks.Add(1))}
 	n.run("ip", "netns", "add", n.name)
 	t.Cleanup(func() { n.run("ip", "netns", "delete", n.name) })
 	n.ip("link set lo up")
@@ -205,6 +209,7 @@ func (n *network) follows(p *program, before int, reason string) {
 // TestLink takes the carrier from a running bridge, sets its interface down, and deletes it: each is in the log,
 // /readyz, the metrics and the status when it has happened, and the bridge carries on when it is over.
 func TestLink(t *testing.T) {
+	t.Parallel()
 	for _, cores := range []string{"[0]", "[0, 1]"} { // two queues share an interface's frames
 		t.Run(cores, func(t *testing.T) {
 			n := newNetwork(t)
@@ -248,6 +253,7 @@ func TestLink(t *testing.T) {
 // TestStartsWithoutLink starts a bridge whose interface has no carrier, or is not set up: it runs, says why it is not
 // ready, and carries on when the link comes.
 func TestStartsWithoutLink(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, cores, before, after, reason string }{
 		{"no carrier", "[0]", "link set theirs down", "link set theirs up", "carrier"},
 		{"down", "[0]", "link set ours down", "link set ours up", "admin"},

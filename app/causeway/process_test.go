@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"causeway/app/slowtest"
 )
 
 // mainVariable makes the test binary run the program: tests of processes start their own binary again with it.
@@ -24,6 +27,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(mainVariable) != "" {
 		main() // does not return
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "4") // those that say so wait more than they compute
+	slowtest.First()
 	os.Exit(m.Run())
 }
 
@@ -96,7 +102,7 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 func startWith(t *testing.T, cmd *exec.Cmd, stderr *os.File) *program {
 	t.Helper()
 	p := &program{t: t, cmd: cmd, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), mainVariable+"=1")
+	p.cmd.Env = append(cmd.Environ(), mainVariable+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if stderr != nil {
 		p.cmd.Stderr = stderr

@@ -20,6 +20,7 @@ var wallClock = map[string]*regexp.Regexp{
 var wallClockFor = map[string]string{
 	"fleet/etcd/published.go":      "two fleets of one name, on machines that know nothing of each other, are ordered by when they were founded",
 	"app/web/metrics.go":           "a metric is the time of the start",
+	"app/fleettest/arrivals.go":    "captures have the time of day",
 	"app/fleettest/capture.go":     "captures have the time of day",
 	"ibside/stamp/stamp.go":        "messages have the time of day, because they cross between machines",
 	"ibside/ib/erf.go":             "captures have the time of day",

@@ -118,6 +118,7 @@ func TestLearnFrom(t *testing.T) {
 // TestLearnFixesWork applies what is printed where nodes are learned, to a machine that has the subnet on Ethernet:
 // then the bridge's kernel answers for RoCE hosts that are configured, and for no address that may be a node's.
 func TestLearnFixesWork(t *testing.T) {
+	t.Parallel()
 	h := newTestbed(t)
 	h.sh("bridge", "ip address add 10.9.0.252/24 dev eth1")
 	c := load(t, append([]string{"mtu = 4200", "mtu = 1500"}, learning...)...)

@@ -4,11 +4,13 @@ package doctor
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -27,12 +29,21 @@ type testbed struct {
 	translated bool // what is 10.9.0.0/24 here is 10.8.0.0/24 on the RoCE side
 }
 
+// testbeds counts them: tests that wait for a kernel's timers do so beside each other.
+var testbeds atomic.Int32
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // they wait more than they compute
+	os.Exit(m.Run())
+}
+
 func newTestbed(t *testing.T) *testbed {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to make network namespaces")
 	}
-	h := &testbed{t: t, name: fmt.Sprintf("doctor%d", os.Getpid())}
+	h := &testbed{t: t, name: fmt.Sprintf("doctor%d-%d", os.Getpid(), testbeds.Add(1))}
 	for _, part := range []string{"node", "bridge", "roce"} {
 		h.sh("", "ip netns add "+h.name+part)
 		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", h.name+part).Run() })
@@ -100,6 +111,7 @@ func (h *testbed) look(c *config.Config, m Sources) (found Findings) {
 
 // TestFixesWorkOnRoCESide applies what is printed of a real interface, and wants nothing left to say.
 func TestFixesWorkOnRoCESide(t *testing.T) {
+	t.Parallel()
 	h := newTestbed(t)
 	h.sh("bridge", "ip address add 10.9.0.254/24 dev eth1; ip link set eth1 down")
 	c := load(t, "mlx5_0:1", "fabric:")
@@ -152,6 +164,7 @@ func (h *testbed) answered(ip string) string {
 // TestFixesWorkOnKernel applies what is printed, and wants nothing left to say, the node's questions answered by the
 // bridge's kernel, and only then.
 func TestFixesWorkOnKernel(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, before string }{
 		{"nothing set up", ""},
 		// Not every kernel that runs tests has dummy interfaces; one that is there already is as good.
@@ -161,6 +174,7 @@ func TestFixesWorkOnKernel(t *testing.T) {
 		{"down", "ip link set ib0 down"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			h := newTestbed(t)
 			h.translated = strings.HasPrefix(c.name, "other addresses")
 			h.sh("bridge", c.before)
@@ -204,6 +218,7 @@ func TestFixesWorkOnKernel(t *testing.T) {
 // TestEachConditionCounts takes from a mended machine one thing after the other, and wants the doctor to say so
 // wherever the kernel falls silent.
 func TestEachConditionCounts(t *testing.T) {
+	t.Parallel()
 	h := newTestbed(t)
 	for !h.examine().fine() {
 		var b bytes.Buffer
@@ -257,6 +272,7 @@ func (h *testbed) datagramsAt(ip string, port int) int {
 // host ping each other, and what the RoCE host sends by RoCE is not forwarded. The bridge's answers to the RoCE host
 // are neighbour entries here.
 func TestPlainIP(t *testing.T) {
+	t.Parallel()
 	h := newTestbed(t)
 	h.sh("bridge", "sysctl -qw net.ipv6.conf.eth1.disable_ipv6=1; ip address add 10.9.0.253/24 dev ib0; ip address add fd09::fd/64 dev ib0 nodad")
 	mac := strings.TrimSpace(h.sh("bridge", "cat /sys/class/net/eth1/address"))

@@ -47,9 +47,11 @@ type Capture struct {
 	ending  atomic.Bool
 	running sync.WaitGroup
 
-	mu    sync.Mutex
-	since []Seen             // what was not taken
-	sent  map[int]*[2]uint64 // by each member since it was started: to RoCE, to InfiniBand
+	mu      sync.Mutex
+	since   []Seen             // what was not taken
+	sent    map[int]*[2]uint64 // by each member since it was started: to RoCE, to InfiniBand
+	courses map[uint32]*course // of the streams
+	readers []*atomic.Int64    // up to when each has read its socket
 }
 
 // NewSubnet makes a subnet at a socket, and begins to capture there, until the test ends. stream says which stream a message is
@@ -59,7 +61,7 @@ func NewSubnet(t *testing.T, socket string, stream func(s stamp.Stamp, toIB bool
 	if stream == nil {
 		stream = func(s stamp.Stamp, _ bool) uint32 { return s.Stream }
 	}
-	c := &Capture{t: t, stream: stream, sent: map[int]*[2]uint64{}}
+	c := &Capture{t: t, stream: stream, sent: map[int]*[2]uint64{}, courses: map[uint32]*course{}}
 	from, to := io.Pipe()
 	subnet, err := fabric.New(fabric.Config{Socket: socket, Capture: to})
 	if err != nil {
@@ -90,13 +92,19 @@ func (c *Capture) note(m Seen, payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.since = append(c.since, m)
-	if m.Member != 0 {
-		way := 0
-		if m.ToIB {
-			way = 1
+	if m.Member == 0 {
+		if c.courses[m.Stream] == nil {
+			c.courses[m.Stream] = &course{toIB: m.ToIB}
 		}
-		c.sent[m.Member][way]++
+		x := c.courses[m.Stream]
+		x.sent = max(x.sent, m.Number)
+		return
 	}
+	way := 0
+	if m.ToIB {
+		way = 1
+	}
+	c.sent[m.Member][way]++
 }
 
 // Started begins to count what a member sends.
@@ -183,6 +191,18 @@ func (c *Capture) infiniband(subnet *fabric.Fabric, from io.Reader) error {
 // is given in the segment's network namespace.
 func (c *Capture) Ethernet(at func(func() error) error, port string, member int) {
 	c.t.Helper()
+	c.read(at, port, func(p *roce.Packet, when time.Time) {
+		m := Seen{At: when, Member: member, ToIB: member == 0}
+		if m.ToIB {
+			m.Divided, m.Share = true, shares.OfHost(p.Src)
+		}
+		c.note(m, p.Payload)
+	})
+}
+
+// read gives what comes in by an interface to take, until the capture ends.
+func (c *Capture) read(at func(func() error) error, port string, take func(p *roce.Packet, when time.Time)) {
+	c.t.Helper()
 	var fd int
 	err := at(func() (err error) {
 		fd, err = ingress(port)
@@ -191,9 +211,10 @@ func (c *Capture) Ethernet(at func(func() error) error, port string, member int)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	upTo := c.reader()
 	c.running.Go(func() {
 		defer unix.Close(fd)
-		if err := c.receive(fd, member); err != nil {
+		if err := c.receive(fd, upTo, take); err != nil {
 			c.t.Errorf("%s: %v", port, err)
 		}
 	})
@@ -214,33 +235,32 @@ func ingress(port string) (int, error) {
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index}))
 }
 
-// receive reads a packet socket until the capture ends.
-func (c *Capture) receive(fd, member int) error {
+// receive reads a packet socket until the capture ends, and tells up to when it has.
+func (c *Capture) receive(fd int, upTo *atomic.Int64, take func(p *roce.Packet, when time.Time)) error {
 	b, control := make([]byte, 9018), make([]byte, 64)
 	for !c.ending.Load() {
+		began := time.Now().UnixNano()
 		n, more, _, _, err := unix.Recvmsg(fd, b, control, 0)
-		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN) {
+		if errors.Is(err, unix.EAGAIN) {
+			upTo.Store(began)
+			continue
+		} else if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN) {
 			continue // the last: its cable was pulled
 		} else if err != nil {
 			return err
 		}
-		p, err := roce.Parse(b[:n])
-		if err != nil {
-			continue // ARP, IGMP
-		}
-		at, err := stamped(control[:more])
+		when, err := stamped(control[:more])
 		if err != nil {
 			return err
 		}
-		m := Seen{At: at, Member: member, ToIB: member == 0}
-		if m.ToIB {
-			m.Divided, m.Share = true, shares.OfHost(p.Src)
+		if p, err := roce.Parse(b[:n]); err == nil { // else ARP, IGMP
+			take(&p, when)
 		}
-		c.note(m, p.Payload)
+		upTo.Store(when.UnixNano())
 	}
 	return nil
 }

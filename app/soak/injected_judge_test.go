@@ -25,6 +25,7 @@ func (r *rig) caught() (all []string) {
 // TestInjectedJudge has a bridge lose, double and reorder messages, leak, and miscount, one after the other, with
 // nothing excused: the soak notices each. A soak that notices nothing would pass with any bridge.
 func TestInjectedJudge(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("the soak makes network namespaces: run it as root")
 	}

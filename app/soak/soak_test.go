@@ -22,9 +22,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"causeway/app/slowtest"
 )
 
 var (
@@ -36,42 +39,64 @@ var (
 	only     = flag.String("only", "", "draw only faults whose names match this `expression`")
 )
 
+// built is the folder with the program that was built for the tests; "": none was.
+var built string
+
+func TestMain(m *testing.M) {
+	slowtest.First()
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
+
 // program returns the bridge's program, with faults that come from inside of it (testdata/failing_unsafe.go): CAUSEWAY_BIN, or one
-// that is built for the test.
+// that is built for all tests.
 func program(t *testing.T) string {
 	t.Helper()
 	if bin := os.Getenv("CAUSEWAY_BIN"); bin != "" {
 		return bin
 	}
-	dir := t.TempDir()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	run, err := filepath.Abs("../causeway/run.go")
-	must(err)
-	failing, err := filepath.Abs("testdata/failing_unsafe.go")
-	must(err)
-	text, err := os.ReadFile(run)
-	must(err)
-	const build = "bridge.Build("
-	if n := strings.Count(string(text), build); n != 1 {
-		t.Fatalf("%s has %q %d times, want once", run, build, n)
-	}
-	changed, overlay, bin := filepath.Join(dir, "run.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "causeway")
-	must(os.WriteFile(changed, []byte(strings.Replace(string(text), build, "buildFailing(", 1)), 0o600))
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{run: changed, filepath.Join(filepath.Dir(run), filepath.Base(failing)): failing}})
-	must(err)
-	must(os.WriteFile(overlay, replace, 0o600))
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", bin, "../causeway").CombinedOutput(); err != nil {
-		t.Fatalf("build the bridge: %v\n%s", err, out)
+	bin, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }
 
+var buildOnce = sync.OnceValues(build)
+
+func build() (bin string, err error) {
+	dir, err := os.MkdirTemp("", "soak")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	run, errRun := filepath.Abs("../causeway/run.go")
+	failing, errFailing := filepath.Abs("testdata/failing_unsafe.go")
+	text, errText := os.ReadFile(run)
+	if err := errors.Join(errRun, errFailing, errText); err != nil {
+		return "", err
+	}
+	const call = "bridge.Build("
+	if n := strings.Count(string(text), call); n != 1 {
+		return "", fmt.Errorf("%s has %q %d times, want once", run, call, n)
+	}
+	changed, overlay, bin := filepath.Join(dir, "run.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "causeway")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{run: changed, filepath.Join(filepath.Dir(run), filepath.Base(failing)): failing}})
+	err = errors.Join(err, os.WriteFile(changed, []byte(strings.Replace(string(text), call, "buildFailing(", 1)), 0o600), os.WriteFile(overlay, replace, 0o600))
+	if err != nil {
+		return "", err
+	}
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", bin, "../causeway").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the bridge: %w\n%s", err, out)
+	}
+	return bin, nil
+}
+
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("CI must run the soak as root")

@@ -186,6 +186,7 @@ func TestWatchBehind(t *testing.T) {
 // TestStalledServer: one of two servers takes requests and answers none; what is read, and told, comes by the other one. The two
 // know nothing of each other, which is no matter here.
 func TestStalledServer(t *testing.T) {
+	t.Parallel()
 	stalled, server := etcdtest.Start(t)
 	alive, _ := etcdtest.Start(t)
 	client, err := Dial(Config{Endpoints: []string{stalled, alive}})

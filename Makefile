@@ -143,8 +143,8 @@ e2e: build ## test against real RoCE hosts in virtual machines (root, some minut
 	@[[ $$(id -u) == 0 ]] || { echo 'e2e: needs root, for network namespaces and taps; run sudo make e2e'; exit 1; }
 	@apt-cache show linux-image-amd64 >/dev/null 2>&1 || apt-get -qq update
 	@echo 'e2e: the packages that need no virtual machine'
-	@go test -tags e2e -count=1 $$(go list -tags e2e ./app/e2e/... | grep -v '/app/e2e$$')
-	@echo 'e2e: the scenarios in virtual machines, in two lanes; building the guest takes 30 seconds the first time'
+	@go test -json -vet=off -tags e2e -count=1 $$(go list -tags e2e ./app/e2e/... | grep -v '/app/e2e$$') | $(COUNT) e2e
+	@echo 'e2e: the scenarios in virtual machines, in two lanes; building the guests takes minutes the first time'
 	@app/e2e/lanes -test.timeout $(E2E_TIMEOUT)
 
 .PHONY: packages

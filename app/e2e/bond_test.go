@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -207,11 +206,7 @@ func (b *bondRun) run() {
 	}
 	b.traffic(within(b.t, stepTime), b.t, 0, "true") // makes proxy QPs, while later messages may overtake the first
 	time.Sleep(10 * time.Second)                     // no traffic, and workers sleep
-	members := []string{"0", "1"}
-	if os.Getenv("CAUSEWAY_E2E_UNTIL") != "" { // there is no time for each fault of either member
-		members = members[:1]
-	}
-	for _, m := range members {
+	for _, m := range []string{"0", "1"} {
 		for _, f := range bondFaults[:b.faults] {
 			if !b.broken && (f.only == "" || f.only == b.mode) {
 				b.t.Run(f.name+" "+m, func(t *testing.T) { b.suffer(t, f, m) })

@@ -7,12 +7,9 @@ package e2e
 import (
 	"fmt"
 	"io"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"text/tabwriter"
-	"time"
 )
 
 // A proof is one scenario in the table that is printed at the end of a run.
@@ -41,8 +38,6 @@ func proves(t *testing.T, scenario string) *proof {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		switch {
-		case t.Skipped():
-			p.result = "NOT RUN"
 		case t.Failed():
 			p.result = "FAILED"
 		case p.messages == 0:
@@ -52,25 +47,7 @@ func proves(t *testing.T, scenario string) *proof {
 			p.result = "proven"
 		}
 	})
-	skipLate(t)
 	return p
-}
-
-// skipLate skips a scenario that would begin after the Unix time in CAUSEWAY_E2E_UNTIL, which .ci/run sets so that it ends
-// on a machine that is too busy as well. The table at the end names what was not run.
-func skipLate(t *testing.T) {
-	t.Helper()
-	value := os.Getenv("CAUSEWAY_E2E_UNTIL")
-	if value == "" {
-		return
-	}
-	until, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		t.Fatalf("CAUSEWAY_E2E_UNTIL is %q; set it to a Unix time in seconds", value)
-	}
-	if late := time.Since(time.Unix(until, 0)); late > 0 {
-		t.Skipf("the time for scenarios ended %v ago: this machine is too busy; run make e2e", late.Round(time.Second))
-	}
 }
 
 // add counts messages that were checked.

@@ -27,7 +27,7 @@ mtu       = 4200
 [ib]
 ` + ib + `
 [workers]
-lcores     = [1]
+lcores     = [0]
 idle       = "sleep"
 memory_mib = 192
 mbufs      = 8192

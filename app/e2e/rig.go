@@ -208,7 +208,7 @@ func (r *Rig) Advice() string {
 		line("guest %s: socat -,raw,echo=0,escape=0x1d UNIX:%s.socket    (a shell; leave with ctrl-])", g.Name, g.console)
 	}
 	if len(r.guests) > 0 {
-		line("the segments: nsenter --net=/proc/%d/ns/net    (ip link, tcpdump -i %s, causeway run ...)", r.guests[0].qemu.pid(), segment)
+		line("the segments: nsenter --net=/proc/%d/ns/net    (ip link, tcpdump -i %s, causeway run ...)", r.guests[0].machine.pid(), segment)
 	}
 	line("logs: %s", r.dir)
 	line("all of it ends with ctrl-C")

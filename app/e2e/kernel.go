@@ -50,7 +50,7 @@ func (r *Rig) kernelCommand(c GuestConfig) []string {
 	args := []string{
 		filepath.Join(r.image, "uml", "kernel"), fmt.Sprintf("mem=%dM", max(c.MiB, guestMiB)),
 		"initrd=" + filepath.Join(r.image, "initramfs.cpio"),
-		"uml_dir=" + r.file("uml") + "/", "umid=" + c.Name,
+		"uml_dir=" + r.file("uml") + "/",
 		"con=null", "con0=null,fd:1", "con1=pts", "ssl=null", "ssl0=fd:3",
 		"quiet", "panic=-1", "bonding.max_bonds=0",
 	}

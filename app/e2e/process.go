@@ -50,7 +50,8 @@ func (ns *namespace) launchWithInput(name, log string, words ...string) (*proces
 	return p, to, nil
 }
 
-// launchOn is launch with standard input, where nil is none, and with further files: 3, 4 ...
+// launchOn is launch with standard input, where nil is none, and with further files: 3, 4 ... A program with such files is
+// a guest's kernel: it has processes of its own, which end with it because it is the first of its process namespace.
 func (ns *namespace) launchOn(in *os.File, more []*os.File, name, log string, words ...string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
@@ -61,6 +62,9 @@ func (ns *namespace) launchOn(in *os.File, more []*os.File, name, log string, wo
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = out, out, more
 	if in != nil {
 		p.cmd.Stdin = in
+	}
+	if more != nil {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	}
 	if err := ns.start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

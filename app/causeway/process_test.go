@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		main() // does not return
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", "16") // those that say so wait more than they compute
+	_ = flag.Set("test.parallel", "6") // those that say so wait more than they compute
 	slowtest.First()
 	os.Exit(m.Run())
 }

@@ -34,7 +34,7 @@ func (n *network) memberLinks(p *program, links ...int) {
 // TestBondMemberDeleted deletes the interfaces of a bond's members, one by one and both, and makes them anew: the bond takes
 // them back, the bridge carries on by whichever there is, and is ready while there is one.
 func TestBondMemberDeleted(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	for _, cores := range []string{"[0]", "[0, 1]"} {
 		t.Run(cores, func(t *testing.T) {
 			n := newNetwork(t)

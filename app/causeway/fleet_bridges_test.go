@@ -342,7 +342,7 @@ func (f *bridgeFleet) killBoth(n int) {
 // from etcd. Nothing leaves twice or out of order, no two forward a share, and what is lost is bounded. CI's machine may be
 // three times too busy.
 func TestFleetOfBridges(t *testing.T) {
-	t.Parallel()
+	inQuiet(t)
 	const right, moment = time.Second, 3 * 150 * time.Millisecond
 	f := newFleet(t)
 	f.keys = "without_etcd = \"unanimous\"\n"

@@ -190,12 +190,12 @@ func (f *bridgeFleet) settled() {
 const takeOver = time.Second + 3*150*time.Millisecond
 
 // noOverlap returns what each member has logged of shares that passed to or from it with a loss, and, on a slow machine, of
-// members that it did not hear for a moment. After one that was killed, its witness has written, too.
+// members or of etcd that it did not hear in time. After one that was killed, its witness has written, too.
 func (f *bridgeFleet) noOverlap(slow bool) map[*program][]string {
 	said := map[*program][]string{}
 	for _, p := range f.members {
 		for line := range strings.Lines(p.stderr.String()) {
-			if strings.Contains(line, `"fleet_no_overlap"`) || slow && strings.Contains(line, "no other member is heard") {
+			if strings.Contains(line, `"fleet_no_overlap"`) || slow && (strings.Contains(line, "no other member is heard") || strings.Contains(line, `"fleet_right_lapsed"`)) {
 				said[p] = append(said[p], line)
 			}
 		}

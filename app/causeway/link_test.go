@@ -209,7 +209,7 @@ func (n *network) follows(p *program, before int, reason string) {
 // TestLink takes the carrier from a running bridge, sets its interface down, and deletes it: each is in the log,
 // /readyz, the metrics and the status when it has happened, and the bridge carries on when it is over.
 func TestLink(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	for _, cores := range []string{"[0]", "[0, 1]"} { // two queues share an interface's frames
 		t.Run(cores, func(t *testing.T) {
 			n := newNetwork(t)
@@ -253,7 +253,7 @@ func TestLink(t *testing.T) {
 // TestStartsWithoutLink starts a bridge whose interface has no carrier, or is not set up: it runs, says why it is not
 // ready, and carries on when the link comes.
 func TestStartsWithoutLink(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	for _, c := range []struct{ name, cores, before, after, reason string }{
 		{"no carrier", "[0]", "link set theirs down", "link set theirs up", "carrier"},
 		{"down", "[0]", "link set ours down", "link set ours up", "admin"},

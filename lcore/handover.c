@@ -52,7 +52,8 @@ void note_messages(struct worker *w, const struct egress *e)
 {
 	for (unsigned i = 0; i < e->n; i++) {
 		const struct mgid_entry *g = e->lookup.to_entry[i];
-		if (e->lookup.to_group[i] && g && has_share(&w->held.leave, IB_TO_ROCE, table_group_share(g)))
+		if (e->lookup.to_group[i] && g && has_share(&w->held.leave, IB_TO_ROCE, table_group_share(g)) &&
+		    holds_group(w, g)) /* else it is kept */
 			note(w, message_id(&e->message[i]));
 	}
 }

@@ -173,6 +173,28 @@ func handOver(t *testing.T, w passage, seed uint64) {
 	want(t, "messages", len(h.left), int(h.sent))
 }
 
+// TestHandedOnAtOnce has a share leave while what was kept of it, and what comes late, is still told apart: what is sent of it
+// then is noted, too, or the next member would send it again.
+func TestHandedOnAtOnce(t *testing.T) {
+	for _, w := range passages {
+		s, share := newRig(t, smallFixture().with(member)), some(w.share)
+		s.entitle()
+		lcore.RightsOf(s.datapath).Late(time.Hour)
+		s.part(lcore.Part{Hold: share})
+		s.work()
+		s.part(lcore.Part{Open: share, Hold: share})
+		s.work()
+		s.part(lcore.Part{Open: share, Hold: share, Leave: share})
+		s.work()
+		w.arrive(s, 1)
+		s.work()
+		want(t, w.name+": sent", len(w.leave(s)), 1)
+		if ids, all := lcore.RightsOf(s.datapath).Noted(); len(ids) != 1 || !all {
+			t.Errorf("%s: %d messages were noted", w.name, len(ids))
+		}
+	}
+}
+
 // TestKeptIsBounded keeps the newest that come, and drops all when the share is not to be this bridge's after all.
 func TestKeptIsBounded(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))

@@ -63,8 +63,8 @@ static uint64_t take_word(struct held *h, const struct rights *r, unsigned i)
 	*shares &= open;
 	uint64_t hold = load(&r->hold, i) & ~*shares, released = *word(&h->release, i);
 	*keep &= hold;
-	*word(&h->leave, i) = load(&r->leave, i) & *shares;
 	*word(&h->release, i) = hold & open;
+	*word(&h->leave, i) = load(&r->leave, i) & (*shares | (hold & open)); /* what is released is sent, and noted */
 	*word(&h->next.keep, i) = hold;
 	*word(&h->next.shares, i) = open & ~hold;
 	return (open & ~hold & ~*shares) | (hold & ~*keep) | (hold & open & ~released);

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ type shareGate struct {
 	lapses   atomic.Uint64
 	deadline atomic.Pointer[time.Time]
 	opened   atomic.Pointer[lcore.Shares] // what the workers forward; nil: nothing yet
+	given    right.Carried                // what others carried of shares that were opened a moment ago, and may come late
 }
 
 // Open implements right.Gate.
@@ -49,6 +51,7 @@ func (g *shareGate) Open(all []shares.Share, carried right.Carried) {
 		g.part.Hold = minus(g.part.Hold, opened)
 		g.noOverlap("who had the shares has not told what it carried", "dropped", "what was kept of them")
 	}
+	g.given = append(g.given, carried...)
 	within(g.port.AwaitReceived) // else workers would take for newer what another member may have carried
 	g.part.Open = plus(g.part.Open, opened)
 	g.apply()
@@ -85,6 +88,9 @@ func (g *shareGate) Leave(all []shares.Share) bool {
 	if g.barred || g.unable() != "" {
 		return false
 	}
+	if g.rights.Done() {
+		g.given = nil
+	}
 	g.part.Leave = setOf(all)
 	g.apply()
 	return true
@@ -106,11 +112,11 @@ func (g *shareGate) Left(late []string) right.Carried {
 		g.noOverlap("members did not say in time that they hold the shares", "members", late)
 	}
 	ids, all := g.rights.Noted()
-	if !all || len(ids) > mostCarried {
+	if !all || len(ids)+len(g.given)/8 > mostCarried {
 		g.noOverlap("more packets were carried meanwhile than can be told", "most", mostCarried)
 		return nil
 	}
-	carried := make(right.Carried, 0, 8*len(ids))
+	carried := slices.Clone(g.given) // may come late to the next one, too
 	for _, id := range ids {
 		carried = binary.LittleEndian.AppendUint64(carried, id)
 	}
@@ -135,6 +141,7 @@ func (g *shareGate) Hold(all []shares.Share) bool {
 	g.settle()
 	if g.part.Hold == (lcore.Shares{}) {
 		g.rights.Forget()
+		g.given = nil
 	}
 	if !within(g.port.AwaitReceived) {
 		g.noOverlap("the InfiniBand port has not given to workers in time what had come", "for", patience)

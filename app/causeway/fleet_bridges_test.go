@@ -242,10 +242,6 @@ func hostShares(p *program) (n int) {
 	return n
 }
 
-// passing is how long shares pass still when heirs have them: for a fiftieth of a right they leave out what was carried. Another
-// assignment in that time may have messages leave twice.
-const passing = 2 * time.Second / 50
-
 // share waits until these members have all host shares, each so many.
 func (f *bridgeFleet) share(what string, least int, members ...int) {
 	f.t.Helper()
@@ -259,7 +255,6 @@ func (f *bridgeFleet) share(what string, least int, members ...int) {
 		}
 		return sum == shares.Hosts
 	})
-	time.Sleep(passing)
 }
 
 // differ has a member have another configuration for a time.

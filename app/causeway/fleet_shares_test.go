@@ -40,7 +40,6 @@ func (f *bridgeFleet) has(s shares.Share, n int, why string) {
 			f.t.Fatalf("m%d does not get %v:\n%s", n, s, f.ctl(n, "show", "shares"))
 		}
 	}
-	time.Sleep(passing)
 }
 
 // mgidOf returns a group's MGID.

@@ -94,7 +94,7 @@ func (b *Bed) Hindrances(right time.Duration) []Hindrance {
 	guid := b.GUID(1)
 	return []Hindrance{
 		{"one whose InfiniBand link stalls", 25 * time.Millisecond, func(on bool) { b.no(b.Subnet.Stall(guid, on)) }},
-		{"one that InfiniBand's messages come to late", right / 200, func(on bool) { b.no(b.Subnet.Withhold(guid, on)) }},
+		{"one that InfiniBand's messages come to late", right / 100, func(on bool) { b.no(b.Subnet.Withhold(guid, on)) }},
 		{"one that is slow", 25 * time.Millisecond, func(on bool) {
 			b.no(syscall.Kill(b.Process(1), map[bool]syscall.Signal{false: syscall.SIGCONT, true: syscall.SIGSTOP}[on]))
 		}},

@@ -58,9 +58,10 @@ type GuestConfig struct {
 	MiB   int    // memory; 0 for guestMiB
 
 	// What follows is for QEMU's machine: see emulated.
-	CPUs   int      // 0 for 1
-	QEMU   []string // further arguments of QEMU
-	Kernel string   // further parameters of the kernel
+	Emulated bool
+	CPUs     int      // 0 for 1
+	QEMU     []string // further arguments of QEMU
+	Kernel   string   // further parameters of the kernel
 }
 
 // Guest is a running RoCE host.
@@ -70,6 +71,8 @@ type Guest struct {
 	machine *process // the kernel itself, or QEMU
 	client  *client.Client
 	console string // the file that keeps what it printed to its console
+
+	emulated bool
 }
 
 // tap returns the name of the host's end of a guest's NIC.
@@ -99,9 +102,9 @@ func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
 			return nil, err
 		}
 	}
-	g := &Guest{Name: c.Name, rig: r, console: r.file(c.Name + ".console")}
+	g := &Guest{Name: c.Name, rig: r, console: r.file(c.Name + ".console"), emulated: c.emulated()}
 	start := r.startKernel
-	if c.emulated() {
+	if g.emulated {
 		start = r.startQEMU
 	}
 	machine, conn, err := start(c, g.console)

@@ -21,9 +21,11 @@ import (
 // jitMiB bounds QEMU's cache of translated code, which else takes 1 GiB.
 const jitMiB = 96
 
-// emulated says whether a guest needs QEMU's machine: the kernel as a process has one CPU, and no NUMA nodes. QEMU has no
-// help from this machine's CPU and is ten times slower.
-func (c GuestConfig) emulated() bool { return c.CPUs > 1 || c.QEMU != nil || c.Kernel != "" }
+// emulated says whether a guest needs QEMU's machine: the kernel as a process has one CPU, no NUMA nodes and no PCI cards.
+// QEMU has no help from this machine's CPU and is ten times slower.
+func (c GuestConfig) emulated() bool {
+	return c.Emulated || c.CPUs > 1 || c.QEMU != nil || c.Kernel != ""
+}
 
 // startQEMU starts the guest by QEMU and connects to its agent's port.
 func (r *Rig) startQEMU(c GuestConfig, console string) (*process, net.Conn, error) {

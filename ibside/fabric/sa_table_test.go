@@ -5,6 +5,7 @@ package fabric
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"causeway/ibside/ib"
 )
@@ -53,7 +54,9 @@ func (a *SA) underWay() int {
 }
 
 // TestTransfer tests a receiver that is slow, then silent, then one that breaks the protocol.
-func TestTransfer(t *testing.T) {
+func TestTransfer(t *testing.T) { synctest.Test(t, testTransfer) }
+
+func testTransfer(t *testing.T) {
 	r, total := tableRig(t)
 	sa := r.fabric.SA()
 	begin := func() {

@@ -152,6 +152,7 @@ func same(theirs string, want any) bool {
 
 // TestTsharkExamples also compares the ERF header and both CRCs, which tshark shows and does not check.
 func TestTsharkExamples(t *testing.T) {
+	t.Parallel()
 	var names []string
 	var wire [][]byte
 	for _, x := range examples(t) {
@@ -174,6 +175,7 @@ func TestTsharkExamples(t *testing.T) {
 
 // TestTsharkRandom compares random packets.
 func TestTsharkRandom(t *testing.T) {
+	t.Parallel()
 	const n = 300
 	var wire [][]byte
 	gen := packets()
@@ -190,6 +192,7 @@ func TestTsharkRandom(t *testing.T) {
 }
 
 func TestTsharkSIDR(t *testing.T) {
+	t.Parallel()
 	fields := []string{
 		"infiniband.mad.baseversion", "infiniband.mad.mgmtclass", "infiniband.mad.classversion", "infiniband.mad.method",
 		"infiniband.mad.status", "infiniband.mad.classspecific", "infiniband.mad.transactionid",
@@ -217,6 +220,7 @@ func saPacket(attr uint16, f ib.SAFields, putRecord func(b []byte)) []byte {
 }
 
 func TestTsharkMCMemberRecord(t *testing.T) {
+	t.Parallel()
 	const pre = "infiniband.mcmemberrecord."
 	fields := []string{
 		"infiniband.sa.smkey", "infiniband.sa.attributeoffset", "infiniband.sa.componentmask",
@@ -239,6 +243,7 @@ func TestTsharkMCMemberRecord(t *testing.T) {
 }
 
 func TestTsharkPathRecord(t *testing.T) {
+	t.Parallel()
 	const pre = "infiniband.pathrecord."
 	fields := []string{
 		pre + "dgid", pre + "sgid", pre + "dlid", pre + "slid", pre + "rawtraffic", pre + "flowlabel", pre + "hoplimit",
@@ -259,6 +264,7 @@ func TestTsharkPathRecord(t *testing.T) {
 }
 
 func TestTsharkNotice(t *testing.T) {
+	t.Parallel()
 	const pre = "infiniband.notice."
 	fields := []string{
 		pre + "isgeneric", pre + "type", pre + "producertypevendorid", pre + "trapnumberdeviceid", pre + "issuerlid",
@@ -276,6 +282,7 @@ func TestTsharkNotice(t *testing.T) {
 
 // TestTsharkRMPP leaves out the response time, of whose five bits tshark gives one to the flags.
 func TestTsharkRMPP(t *testing.T) {
+	t.Parallel()
 	const pre = "infiniband.rmpp."
 	fields := []string{
 		pre + "rmpptype", pre + "rmppflags", pre + "rmppstatus", pre + "segmentnumber", pre + "payloadlength",

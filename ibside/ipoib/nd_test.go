@@ -99,6 +99,7 @@ func TestGroupLink(t *testing.T) {
 
 // TestResponderByIPv6 is TestResponder for IPv6, for which bridges are in groups.
 func TestResponderByIPv6(t *testing.T) {
+	t.Parallel()
 	if !ownNamespace(t) {
 		return
 	}

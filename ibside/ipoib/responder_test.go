@@ -4,10 +4,12 @@ package ipoib
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -97,30 +99,34 @@ func soon(t *testing.T, what string, holds func() bool) {
 
 // A node is a kernel beside two bridges, with interfaces ib1 and ib2, at the same cable. No other interface has an
 // address that is one of theirs (portOf).
-type node struct{ t *testing.T }
+type node struct {
+	t    *testing.T
+	name string // of its network namespace, which all processes see
+}
 
 func newNode(t *testing.T, address string) node {
 	t.Helper()
-	sh(t, `ip link set lo up; ip link add br0 address 02:00:00:00:00:f0 type bridge mcast_snooping 0; ip link set br0 up
+	n := node{t, fmt.Sprint("node", os.Getpid())}
+	sh(t, `node=`+n.name+`; ip link set lo up; ip link add br0 address 02:00:00:00:00:f0 type bridge mcast_snooping 0; ip link set br0 up
 for n in 1 2; do
 	ip link add ib$n address 02:00:00:00:00:0$n type veth peer name x$n address 02:00:00:00:00:f$n
 	ip link set x$n master br0 up; ip link set ib$n up
 done
-ip netns add node; ip link add ib9 address 02:00:00:00:00:09 netns node type veth peer name x9 address 02:00:00:00:00:f9
+ip netns add $node; ip link add ib9 address 02:00:00:00:00:09 netns $node type veth peer name x9 address 02:00:00:00:00:f9
 ip link set x9 master br0 up
-ip -n node address add `+address+` dev ib9; ip -n node link set ib9 up`)
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", "node").Run() })
-	return node{t}
+ip -n $node address add `+address+` dev ib9; ip -n $node link set ib9 up`)
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", n.name).Run() })
+	return n
 }
 
 // knows reports whether it has a host's link-layer address.
 func (n node) knows(ip, hardware string) bool {
-	return strings.Contains(output(n.t, "ip -n node neigh show "+ip+" dev ib9"), "lladdr "+hardware)
+	return strings.Contains(output(n.t, "ip -n "+n.name+" neigh show "+ip+" dev ib9"), "lladdr "+hardware)
 }
 
 // ask sends a host something; whether that succeeds does not matter.
-func (node) ask(ip string) {
-	_ = exec.Command("ip", "netns", "exec", "node", "bash", "-c", "echo > /dev/udp/"+ip+"/9").Run()
+func (n node) ask(ip string) {
+	_ = exec.Command("ip", "netns", "exec", n.name, "bash", "-c", "echo > /dev/udp/"+ip+"/9").Run()
 }
 
 // output runs commands and returns what they write.
@@ -136,6 +142,7 @@ func output(t *testing.T, script string) string {
 // TestResponder has two bridges answer for hosts, and a node's kernel ask. A host that goes from one to the other is
 // announced, and the node knows it there without asking again.
 func TestResponder(t *testing.T) {
+	t.Parallel()
 	if !ownNamespace(t) {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 
 // TestBoth: all members carry a group; what tells copies makes one of them.
 func TestBoth(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		tell Tell
@@ -24,7 +25,7 @@ func TestBoth(t *testing.T) {
 			if _, err := r.port.Path(t.Context(), nodeGID(0), pkeys[0]); err != nil { // it has one name on both
 				t.Fatal(err)
 			}
-			within(t, time.Second, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
+			within(t, patience, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
 			x := r.begin(t, r.join(t))
 			time.Sleep(300 * time.Millisecond)
 			x.end()
@@ -49,13 +50,13 @@ func TestBothLossless(t *testing.T) {
 	if _, err := r.port.Path(t.Context(), nodeGID(0), pkeys[0]); err != nil {
 		t.Fatal(err)
 	}
-	within(t, time.Second, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
+	within(t, patience, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
 	x := r.begin(t, r.join(t))
 	time.Sleep(200 * time.Millisecond)
 	r.cut(t, 0, true)
 	time.Sleep(200 * time.Millisecond)
 	r.cut(t, 0, false)
-	within(t, time.Second, "the port is up", func() bool { return r.port.Reports()[0].Down == "" })
+	within(t, patience, "the port is up", func() bool { return r.port.Reports()[0].Down == "" })
 	settle() // what only the other fabric has been given has come
 	r.fabrics[1].Lose(0.5)
 	time.Sleep(200 * time.Millisecond)

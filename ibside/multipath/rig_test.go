@@ -3,12 +3,12 @@
 package multipath
 
 import (
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,8 +21,13 @@ import (
 	"causeway/ibside/stamp"
 )
 
+// TestMain has many tests wait beside each other, even on few CPUs: most of what they do is to wait.
 func TestMain(m *testing.M) {
-	eal, err := dpdk.Init(dpdk.EALConfig{Name: "multipath", MemoryMiB: 256, ForceNoHuge: true})
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	eal, err := dpdk.Init(dpdk.EALConfig{Name: "multipath", MemoryMiB: 1024, ForceNoHuge: true})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -63,8 +68,8 @@ type rig struct {
 	payloads [][]byte
 	stop     chan struct{}
 	ended    sync.WaitGroup
-	n        int // polled
-	mine     atomic.Bool
+	n        int        // polled
+	working  sync.Mutex // by who is the worker
 }
 
 // events are lines of the log.
@@ -142,11 +147,19 @@ func (p *peer) take() (all []fabric.Received) {
 	}
 }
 
+// newRig returns a rig, of which some may be there at a time.
 func newRig(t *testing.T, rule Rule) *rig {
+	t.Helper()
+	t.Parallel()
+	return newRigAlone(t, rule)
+}
+
+// newRigAlone returns the only rig, for a test of what takes some milliseconds.
+func newRigAlone(t *testing.T, rule Rule) *rig {
 	t.Helper()
 	r := &rig{rule: rule, stop: make(chan struct{}), log: &events{}}
 	var err error
-	if r.pool, err = dpdk.NewMempool(strings.ReplaceAll(t.Name()[max(0, len(t.Name())-24):], "/", "_"), 16384, dpdk.Headroom+40+4096+7, fabricport.PrivSize); err != nil {
+	if r.pool, err = dpdk.NewMempool(strings.ReplaceAll(t.Name()[max(0, len(t.Name())-24):], "/", "_"), 4096, dpdk.Headroom+40+4096+7, fabricport.PrivSize); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
@@ -242,7 +255,10 @@ func (r *rig) poll() {
 			return
 		default:
 		}
-		if r.mine.Load() || r.take() == 0 {
+		r.working.Lock()
+		n := r.take()
+		r.working.Unlock()
+		if n == 0 {
 			time.Sleep(200 * time.Microsecond)
 		}
 	}
@@ -250,9 +266,8 @@ func (r *rig) poll() {
 
 // asWorker makes the test the worker.
 func (r *rig) asWorker(t *testing.T) {
-	t.Helper()
-	r.mine.Store(true)
-	settle()
+	r.working.Lock()
+	t.Cleanup(r.working.Unlock) // before the rig's
 }
 
 // take polls once.
@@ -294,22 +309,19 @@ func (r *rig) taken(t *testing.T) (numbers []uint64, standby, duplicate int) {
 }
 
 // last returns the last message that came, with its area.
-func (r *rig) last(t *testing.T) (porttest.Recv, []byte) {
+func (r *rig) last(t *testing.T) (last porttest.Recv, text []byte) {
 	t.Helper()
-	for range 1000 {
+	within(t, patience, "a message", func() bool {
 		r.mu.Lock()
+		defer r.mu.Unlock()
 		n := len(r.received)
 		if n > 0 {
-			g, b := r.received[n-1], r.payloads[n-1]
+			last, text = r.received[n-1], r.payloads[n-1]
 			r.received, r.payloads = nil, nil
-			r.mu.Unlock()
-			return g, b
 		}
-		r.mu.Unlock()
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("nothing came")
-	return porttest.Recv{}, nil
+		return n > 0
+	})
+	return last, text
 }
 
 func (r *rig) join(t *testing.T) ibside.Membership {
@@ -318,13 +330,10 @@ func (r *rig) join(t *testing.T) ibside.Membership {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
-		if x := r.port.Reports(); x[0].Missing+x[1].Missing == 0 {
-			return m
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("not joined on both")
+	within(t, patience, "joined on both", func() bool {
+		x := r.port.Reports()
+		return x[0].Missing+x[1].Missing == 0
+	})
 	return m
 }
 
@@ -350,6 +359,9 @@ func (r *rig) active() int {
 	}
 	return -1
 }
+
+// patience is for what comes soon, and on a busy machine later.
+const patience = 30 * time.Second
 
 func within(t *testing.T, d time.Duration, what string, f func() bool) time.Duration {
 	t.Helper()

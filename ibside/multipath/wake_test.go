@@ -46,6 +46,6 @@ func TestWake(t *testing.T) {
 			t.Fatalf("%d: it was not woken by port %d", i, i%2)
 		}
 		porttest.Disarm(ibPort)
-		within(t, time.Second, "the message", func() bool { return r.take() == 1 })
+		within(t, patience, "the message", func() bool { return r.take() == 1 })
 	}
 }

@@ -92,6 +92,7 @@ func (a administration) announce(t *testing.T, own ibside.Bridge) {
 // TestAliasesOfFellows has a bridge set an alias that another one of its fleet has, and that has died with it: it gets that after
 // a while. It gets none of a port that is no bridge, or one of another fleet.
 func TestAliasesOfFellows(t *testing.T) {
+	t.Parallel()
 	s := opensmtest.Start(t)
 	s.Manage("smhost")
 	one, two, node := newAdministration(t, s, "hosta"), newAdministration(t, s, "hostb"), newAdministration(t, s, "bridge")

@@ -25,6 +25,7 @@ type site struct {
 // TestConformance sends the real opensm and the software subnet's administrator the same requests, and checks that the
 // answers are the same.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *site)
@@ -45,6 +46,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceLMC is TestConformance where each port has four LIDs.
 func TestConformanceLMC(t *testing.T) {
+	t.Parallel()
 	t.Run("opensm", func(t *testing.T) {
 		s := opensmtest.Start(t)
 		s.Manage("smhost", "-l", "2")

@@ -133,6 +133,7 @@ func (r *rig) sawChange(want func(sa.Registration) bool) bool {
 
 // TestSMRestart ends opensm as a crash would, and starts another without state. Only an event reports this.
 func TestSMRestart(t *testing.T) {
+	t.Parallel()
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
 	r := newRig(t, s, seldom())
@@ -165,6 +166,7 @@ func TestSMRestart(t *testing.T) {
 
 // TestSilentRestart restarts the SM without any event: the periodic registration repairs the loss.
 func TestSilentRestart(t *testing.T) {
+	t.Parallel()
 	s := opensmtest.Start(t)
 	m := s.Manage("smhost")
 	cfg := seldom()
@@ -181,6 +183,7 @@ func TestSilentRestart(t *testing.T) {
 
 // TestFailover has two subnet managers. The port's state says when the other is master.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	for try := 1; !failsOver(t, try); try++ {
 		if try == opensmtest.UpTries {
 			t.Fatalf("no SM has taken over in %d tries", try)

@@ -4,7 +4,7 @@ package verbs
 
 import (
 	"context"
-	"maps"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,34 +15,72 @@ import (
 	"time"
 )
 
+// directC are the files that use the device's queues directly; order is theirs.
+var directC = []string{"direct.c", "direct_post.c", "direct_poll.c"}
+
 // portC is the part of the port's C that needs only those functions of libibverbs that testdata/mock.c has fakes of.
-var portC = []string{"post.c", "poll.c", "portable.c", "ah.c", "qp.c", "setup.c", "sleep.c", "direct.c", "direct_post.c", "direct_poll.c"}
+var portC = append([]string{"post.c", "poll.c", "portable.c", "ah.c", "qp.c", "setup.c", "sleep.c"}, directC...)
 
-// casesC are the cases, and the device.
-var casesC = []string{"testdata/cases.c", "testdata/mock.c", "testdata/rings.c"}
-
-// gccOrdered compiles for the device of testdata, which looks at what has been stored at each barrier.
-func gccOrdered(t *testing.T, args ...string) {
-	t.Helper()
-	gcc(t, append([]string{"-Itestdata", `-DDIRECT_ORDER="order.h"`}, args...)...)
+// A rig is a program in C that runs cases: its files, and what it is linked with.
+type rig struct {
+	sources []string
+	libs    []string
+	ordered []string // files compiled for a device that looks at what has been stored at each barrier
 }
 
-var dpdkFlags = sync.OnceValues(func() ([]string, error) {
-	flags, err := exec.Command("pkg-config", "--cflags", "--libs", "libdpdk").Output()
-	return strings.Fields(string(flags)), err
-})
+// onFake returns a rig with the device of testdata.
+func onFake() rig {
+	own := []string{"testdata/cases.c", "testdata/rings.c"}
+	return rig{slices.Concat(own, []string{"testdata/mock.c"}, portC), nil, append(own, directC...)}
+}
 
-// gcc compiles with the processor's barriers.
-func gcc(t testing.TB, args ...string) {
+// onLibmlx5 returns a rig with the installed libmlx5 on the device made of memory. The cases are programs of their own:
+// the tests of this package run on other devices, too.
+func onLibmlx5(t *testing.T, sources ...string) rig {
 	t.Helper()
-	flags, err := dpdkFlags()
-	if err != nil {
-		t.Fatalf("pkg-config libdpdk: %v; install the DPDK development package", err)
+	device, err := filepath.Glob("mlx5mem/*.c")
+	if err != nil || len(device) == 0 {
+		t.Fatalf("no C files in mlx5mem: %v", err)
 	}
-	args = append(append([]string{"-std=gnu11", "-Wall", "-Wextra", "-I.", "-I../.."}, args...), flags...)
-	if text, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, text)
+	return rig{slices.Concat(sources, []string{"device.c"}, device), []string{"-lmlx5", "-libverbs"}, nil}
+}
+
+// build returns the rig's program, in which a file may be another's copy with a mistake. Objects are made once, beside
+// each other.
+func (r rig) build(t *testing.T, c *compiler, file, mistaken string) string {
+	t.Helper()
+	objects, errs := make([]string, len(r.sources)), make([]error, len(r.sources))
+	var all sync.WaitGroup
+	for i, source := range r.sources {
+		var flags []string
+		if slices.Contains(r.ordered, source) {
+			flags = []string{"-Itestdata", `-DDIRECT_ORDER="order.h"`}
+		}
+		if source == file {
+			source = mistaken
+		}
+		all.Go(func() { objects[i], errs[i] = c.object(source, flags...) })
 	}
+	all.Wait()
+	program := filepath.Join(t.TempDir(), "program")
+	libs, err := dpdkLibs()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := gcc(slices.Concat(c.flags, []string{"-o", program}, objects, r.libs, libs)...); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+func (r rig) whole(t *testing.T, c *compiler) string {
+	t.Helper()
+	return r.build(t, c, "", "")
+}
+
+func (r rig) broken(t *testing.T, file, old, changed string) string {
+	t.Helper()
+	return r.build(t, quick, file, change(t, file, old, changed))
 }
 
 // change writes a copy of one of the port's files in which changed replaces old, and returns its path.
@@ -59,12 +97,13 @@ func change(t *testing.T, file, old, changed string) string {
 	return out
 }
 
-func runCases(t *testing.T, program string) (string, error) {
+// runCases runs a program. Its time is bounded for mistakes that make it wait for ever.
+func runCases(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, program)
-	c.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0") // the EAL keeps memory; mbufs are counted
+	c := exec.CommandContext(ctx, program, args...)
+	c.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0") // the EAL and libmlx5 keep memory; mbufs are counted
 	text, err := c.CombinedOutput()
 	return string(text), err
 }
@@ -72,10 +111,8 @@ func runCases(t *testing.T, program string) (string, error) {
 // TestWithoutDevice runs the C side, with the address and undefined behaviour sanitizers, on a fake device, for what the
 // installed libmlx5 does not show on the device made of memory.
 func TestWithoutDevice(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "cases")
-	gccOrdered(t, slices.Concat([]string{"-Werror", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program},
-		casesC, portC)...)
-	out, err := runCases(t, program)
+	t.Parallel()
+	out, err := runCases(t, onFake().whole(t, sanitizing))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -106,21 +143,11 @@ var breaks = []struct{ what, file, old, changed string }{
 // TestCasesNotice breaks the port in one place at a time: the cases must then fail.
 func TestCasesNotice(t *testing.T) {
 	t.Run("one queue pair alone", udNotices)
-	dir := t.TempDir()
-	objects := map[string]string{}
-	for _, name := range slices.Concat(casesC, portC) {
-		objects[name] = filepath.Join(dir, filepath.Base(name)+".o")
-		gccOrdered(t, "-c", "-o", objects[name], name)
-	}
+	r := onFake()
 	for _, m := range breaks {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			parts := maps.Clone(objects)
-			parts[m.file] = filepath.Join(t.TempDir(), "changed.o")
-			gccOrdered(t, "-c", "-o", parts[m.file], change(t, m.file, m.old, m.changed))
-			program := filepath.Join(t.TempDir(), "cases")
-			gccOrdered(t, append([]string{"-o", program}, slices.Collect(maps.Values(parts))...)...)
-			if out, err := runCases(t, program); err == nil {
+			if out, err := runCases(t, r.broken(t, m.file, m.old, m.changed)); err == nil {
 				t.Errorf("no case failed:\n%s", out)
 			}
 		})

@@ -3,70 +3,119 @@
 package verbs
 
 import (
-	"maps"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// A rig is what cases run on: the C beside the port's, and what it is linked with.
-type rig struct {
-	sources []string
-	libs    []string
+// headers are those that take longest. A compiler reads them once for all files.
+const headers = `
+#include <rte_config.h>
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <rte_mbuf.h>
+#include <rte_memcpy.h>
+#include <rte_random.h>
+`
+
+// A compiler makes objects, each once for all tests.
+type compiler struct {
+	flags   []string
+	headers func() (string, error) // the path of those that have been read, without .gch
+	objects sync.Map               // by flags and file, a func() (string, error)
 }
 
-// onLibmlx5 returns a rig with the installed libmlx5 on the device made of memory. The cases are programs of their own:
-// the tests of this package run on other devices, too.
-func onLibmlx5(t *testing.T, cases string) rig {
-	t.Helper()
-	device, err := filepath.Glob("mlx5mem/*.c")
-	if err != nil || len(device) == 0 {
-		t.Fatalf("no C files in mlx5mem: %v", err)
-	}
-	return rig{append([]string{cases, "device.c"}, device...), []string{"-lmlx5", "-libverbs"}}
-}
-
-// withSanitizers are the flags for the address and undefined behaviour sanitizers.
-var withSanitizers = []string{"-Werror", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
-
-// compiled are the objects that compileAll has made; TestMain removes them.
-var compiled = struct {
-	dir string
-	of  map[string]string
-}{of: map[string]string{}}
-
-// compileAll makes the objects of C files, each once for all tests. It is not for parallel tests.
-func compileAll(t *testing.T, files []string) map[string]string {
-	t.Helper()
-	objects := map[string]string{}
-	for _, name := range files {
-		if compiled.of[name] == "" {
-			object := filepath.Join(compiled.dir, strings.ReplaceAll(name, "/", "_")+".o")
-			gcc(t, "-c", "-o", object, name)
-			compiled.of[name] = object
+func newCompiler(flags ...string) *compiler {
+	return &compiler{flags: flags, headers: sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp(compiled, "headers")
+		if err != nil {
+			return "", err
 		}
-		objects[name] = compiled.of[name]
-	}
-	return objects
+		file := filepath.Join(dir, "headers.h")
+		if err := os.WriteFile(file, []byte(headers), 0o600); err != nil {
+			return "", err
+		}
+		return file, gcc(append(slices.Clone(flags), "-o", file+".gch", file)...)
+	})}
 }
 
-// linkChanged returns a program of these objects and libraries, with one change in one of the files.
-func linkChanged(t *testing.T, objects map[string]string, libs []string, file, old, changed string) string {
-	t.Helper()
-	dir, parts := t.TempDir(), maps.Clone(objects)
-	parts[file] = filepath.Join(dir, "changed.o")
-	gcc(t, "-c", "-o", parts[file], change(t, file, old, changed))
-	program := filepath.Join(dir, "program")
-	gcc(t, slices.Concat([]string{"-o", program}, slices.Collect(maps.Values(parts)), libs)...)
-	return program
+// sanitizing finds most; quick is for the many programs that are to fail. Headers read before have lost what they say
+// about warnings in themselves.
+var (
+	sanitizing = newCompiler("-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow", "-Wno-stringop-overread", "-O1",
+		"-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+	quick = newCompiler("-w")
+)
+
+// compiled is where all is that compilers make; TestMain removes it.
+var compiled string
+
+func (c *compiler) object(file string, flags ...string) (string, error) {
+	made, _ := c.objects.LoadOrStore(strings.Join(append(flags, file), " "), sync.OnceValues(func() (string, error) {
+		if !strings.HasPrefix(file, "mlx5mem/") { // the device needs none of these headers
+			common, err := c.headers()
+			if err != nil {
+				return "", err
+			}
+			flags = append(flags, "-include", common)
+		}
+		object, err := os.CreateTemp(compiled, "*.o")
+		if err != nil {
+			return "", err
+		}
+		args := slices.Concat(c.flags, flags, []string{"-c", "-o", object.Name(), file})
+		return object.Name(), errors.Join(object.Close(), gcc(args...))
+	}))
+	return made.(func() (string, error))()
+}
+
+// pkgConfig returns what pkg-config says about DPDK.
+func pkgConfig(what string) ([]string, error) {
+	flags, err := exec.Command("pkg-config", what, "libdpdk").Output()
+	if err != nil {
+		return nil, fmt.Errorf("pkg-config libdpdk: %w; install the DPDK development package", err)
+	}
+	return strings.Fields(string(flags)), nil
+}
+
+var (
+	dpdkFlags = sync.OnceValues(func() ([]string, error) { return pkgConfig("--cflags") })
+	dpdkLibs  = sync.OnceValues(func() ([]string, error) { // only those that are needed: a linker opens all
+		dirs, err := pkgConfig("--libs-only-L")
+		return append(dirs, "-lrte_eal", "-lrte_mbuf", "-lrte_mempool", "-lrte_ring"), err
+	})
+)
+
+// compiling has a place for each compiler that runs at a time.
+var compiling = make(chan struct{}, runtime.NumCPU())
+
+func gcc(args ...string) error {
+	flags, err := dpdkFlags()
+	if err != nil {
+		return err
+	}
+	compiling <- struct{}{}
+	defer func() { <-compiling }()
+	args = slices.Concat([]string{"-std=gnu11"}, args, []string{"-I.", "-I../.."}, flags)
+	if text, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("gcc: %w\n%s", err, text)
+	}
+	return nil
 }
 
 // TestOnLibmlx5 runs the worker's calls and the queue pairs' life on the installed libmlx5, with the sanitizers.
 func TestOnLibmlx5(t *testing.T) {
-	program, r := filepath.Join(t.TempDir(), "cases"), onLibmlx5(t, "testdata/libmlx5/cases.c")
-	gcc(t, slices.Concat(withSanitizers, []string{"-o", program}, r.sources, portC, r.libs)...)
-	out, err := runCases(t, program)
+	t.Parallel()
+	out, err := runCases(t, onLibmlx5(t, append(portC, "testdata/libmlx5/cases.c")...).whole(t, sanitizing))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -132,13 +181,11 @@ var breaksOnLibmlx5 = []struct{ what, file, old, changed string }{
 
 // TestOnLibmlx5Notices breaks the port in one place at a time: the cases must then fail.
 func TestOnLibmlx5Notices(t *testing.T) {
-	r := onLibmlx5(t, "testdata/libmlx5/cases.c")
-	objects := compileAll(t, append(slices.Clone(portC), r.sources...))
+	r := onLibmlx5(t, append(portC, "testdata/libmlx5/cases.c")...)
 	for _, m := range breaksOnLibmlx5 {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			program := linkChanged(t, objects, r.libs, m.file, m.old, m.changed)
-			if out, err := runCases(t, program); err == nil {
+			if out, err := runCases(t, r.broken(t, m.file, m.old, m.changed)); err == nil {
 				t.Errorf("no case failed:\n%s", out)
 			}
 		})

@@ -3,8 +3,6 @@
 package verbs
 
 import (
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -12,9 +10,8 @@ import (
 // TestWorkersShareNoLine checks that two workers of the port write no cache line in common, by the installed libmlx5 and
 // directly.
 func TestWorkersShareNoLine(t *testing.T) {
-	program, r := filepath.Join(t.TempDir(), "lines"), onLibmlx5(t, "testdata/lines.c")
-	gcc(t, slices.Concat([]string{"-Werror", "-O2", "-o", program}, r.sources, portC, r.libs)...)
-	out, err := runCases(t, program)
+	t.Parallel()
+	out, err := runCases(t, onLibmlx5(t, append(portC, "testdata/lines.c")...).whole(t, quick))
 	if n := strings.Count(out, " 0 shared: ok\n"); err != nil || n != 2 {
 		t.Errorf("%v, %d of 2 ways are ok:\n%s", err, n, out)
 	}
@@ -23,8 +20,7 @@ func TestWorkersShareNoLine(t *testing.T) {
 
 // TestSharedLinesNotice has workers write a common line, in one place at a time: that must be noticed.
 func TestSharedLinesNotice(t *testing.T) {
-	r := onLibmlx5(t, "testdata/lines.c")
-	objects := compileAll(t, append(slices.Clone(portC), r.sources...))
+	r := onLibmlx5(t, append(portC, "testdata/lines.c")...)
 	const count = "static uint64_t all __attribute__((aligned(64)));\n\tall += 1;\n\t"
 	for _, m := range []struct{ what, file, old, changed string }{
 		{"posts of all workers are counted together", "post.c", "w->counters.posted += n;", count + "w->counters.posted += n;"},
@@ -34,8 +30,7 @@ func TestSharedLinesNotice(t *testing.T) {
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			program := linkChanged(t, objects, r.libs, m.file, m.old, m.changed)
-			if out, err := runCases(t, program); err == nil || !strings.Contains(out, "written by both") {
+			if out, err := runCases(t, r.broken(t, m.file, m.old, m.changed)); err == nil || !strings.Contains(out, "written by both") {
 				t.Errorf("%v; it was not noticed:\n%s", err, out)
 			}
 		})

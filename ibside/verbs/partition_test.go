@@ -5,7 +5,6 @@ package verbs
 import (
 	"errors"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -139,9 +138,8 @@ func TestSourceFor(t *testing.T) {
 
 // TestEventPKey checks that rdma_cm's events bring the P_Key of a request, and of an address that was resolved.
 func TestEventPKey(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "cases")
-	gcc(t, "-Werror", "-o", program, "testdata/cm_cases.c", "cm.c", "-lrdmacm", "-libverbs")
-	if out, err := runCases(t, program); err != nil || !strings.Contains(out, "cm: ok") {
+	r := rig{[]string{"testdata/cm_cases.c", "cm.c"}, []string{"-lrdmacm", "-libverbs"}, nil}
+	if out, err := runCases(t, r.whole(t, sanitizing)); err != nil || !strings.Contains(out, "cm: ok") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

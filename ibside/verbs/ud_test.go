@@ -5,9 +5,6 @@ package verbs
 import (
 	"context"
 	"errors"
-	"maps"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,17 +72,14 @@ func TestUD(t *testing.T) {
 
 // udWithoutDevice runs ud.c on the device made of memory, with the sanitizers.
 func udWithoutDevice(t *testing.T) {
-	program, r := filepath.Join(t.TempDir(), "cases"), onLibmlx5(t, "testdata/ud_cases.c")
-	gcc(t, slices.Concat(withSanitizers, []string{"-o", program, "ud.c"}, r.sources, r.libs)...)
-	if out, err := runCases(t, program); err != nil || !strings.Contains(out, "ud: ok") {
+	if out, err := runCases(t, onLibmlx5(t, "ud.c", "testdata/ud_cases.c").whole(t, sanitizing)); err != nil || !strings.Contains(out, "ud: ok") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
 // udNotices breaks ud.c in one place at a time: the case must then fail.
 func udNotices(t *testing.T) {
-	r := onLibmlx5(t, "testdata/ud_cases.c")
-	objects := slices.Collect(maps.Values(compileAll(t, r.sources)))
+	r := onLibmlx5(t, "ud.c", "testdata/ud_cases.c")
 	for _, m := range []struct{ what, old, changed string }{
 		{"a full queue is not noticed", "u->under_way == VERBS_UD_SENDS", "u->under_way > VERBS_UD_SENDS"},
 		{"completions are not counted", "u->under_way--;", ""},
@@ -95,9 +89,7 @@ func udNotices(t *testing.T) {
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			program := filepath.Join(t.TempDir(), "cases")
-			gcc(t, slices.Concat([]string{"-o", program, change(t, "ud.c", m.old, m.changed)}, objects, r.libs)...)
-			if out, err := runCases(t, program); err == nil {
+			if out, err := runCases(t, r.broken(t, "ud.c", m.old, m.changed)); err == nil {
 				t.Errorf("no case failed:\n%s", out)
 			}
 		})

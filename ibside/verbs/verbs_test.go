@@ -33,7 +33,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // it is temporary
-	compiled.dir = dir
+	compiled = dir
 	return m.Run()
 }
 

@@ -3,49 +3,22 @@
 package verbs
 
 import (
-	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
-	"slices"
 	"testing"
-	"time"
 )
-
-// waysC is what a program needs beside the port's own files: the device, and what opens it.
-func waysC(t testing.TB, main string) []string {
-	t.Helper()
-	files, err := filepath.Glob("mlx5mem/*.c")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no files of mlx5mem: ", err)
-	}
-	return append(files, main, "device.c")
-}
-
-func runWays(t testing.TB, program string, args ...string) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c := exec.CommandContext(ctx, program, args...)
-	c.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0") // the EAL and libmlx5 keep memory; mbufs are counted
-	text, err := c.CombinedOutput()
-	return string(text), err
-}
 
 // TestDirectAsLibrary compares the two ways on the installed libmlx5 and a device of memory: what they write for the
 // same sends, byte for byte, and what they read from the same completions. With traps the device also checks the order
 // of stores: requests, record, doorbell.
 func TestDirectAsLibrary(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "ways")
-	gcc(t, slices.Concat([]string{"-Werror", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program},
-		waysC(t, "testdata/ways.c"), portC, []string{"-lmlx5", "-libverbs"})...)
+	t.Parallel()
+	program := onLibmlx5(t, append(portC, "testdata/ways.c")...).whole(t, sanitizing)
 	for _, args := range [][]string{{"1"}, {"2"}, {"3", "without"}} {
 		if len(args) == 1 && runtime.GOARCH != "amd64" {
 			t.Log("not run with traps: needs x86, where doorbells are caught by single steps")
 			continue
 		}
-		if out, err := runWays(t, program, args...); err != nil {
+		if out, err := runCases(t, program, args...); err != nil {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}
@@ -53,7 +26,7 @@ func TestDirectAsLibrary(t *testing.T) {
 
 // TestDirectAsLibraryNotices breaks the direct way in one place at a time.
 func TestDirectAsLibraryNotices(t *testing.T) {
-	objects := compileAll(t, slices.Concat(waysC(t, "testdata/ways.c"), portC))
+	r := onLibmlx5(t, append(portC, "testdata/ways.c")...)
 	for _, m := range []struct{ what, file, old, changed string }{
 		{"nothing is solicited", "direct_post.c", "MLX5_WQE_CTRL_SOLICITED : 0", "0 : 0"},
 		{"an immediate is left", "direct_post.c", "imm ? htobe32(o->imm) : 0", "htobe32(o->imm)"},
@@ -72,8 +45,7 @@ func TestDirectAsLibraryNotices(t *testing.T) {
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			program := linkChanged(t, objects, []string{"-lmlx5", "-libverbs"}, m.file, m.old, m.changed)
-			if out, err := runWays(t, program, "1"); err == nil {
+			if out, err := runCases(t, r.broken(t, m.file, m.old, m.changed), "1"); err == nil {
 				t.Errorf("the ways do not differ:\n%s", out)
 			}
 		})

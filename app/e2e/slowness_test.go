@@ -18,11 +18,17 @@ const (
 	someWork = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
 	// workTakes is its usual time, on the slower of the machines that the bounds were measured on, when idle otherwise.
 	workTakes = 150 * time.Millisecond
+	// emulatedTakes is that of a guest that QEMU emulates.
+	emulatedTakes = 2500 * time.Millisecond
 )
 
 // slowness is how many times longer than usual a guest takes, at least 1.
 func (g *Guest) slowness(ctx context.Context) float64 {
-	return slowtest.FactorOf(workTakes, func() error { return g.Must(ctx, someWork) })
+	takes := workTakes
+	if g.emulated {
+		takes = emulatedTakes
+	}
+	return slowtest.FactorOf(takes, func() error { return g.Must(ctx, someWork) })
 }
 
 // stretched stretches a time limit by how slow the machine has just been: now, or before if that was slower.

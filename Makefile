@@ -121,14 +121,19 @@ clean: ## remove bin
 	@rm -rf bin
 
 ##@ Check
+# Packages of whole bridges, whose work has deadlines: what computes beside them would be judged with them.
+ALONE := ./app/bridge ./app/causeway ./app/soak
+
 # What go test -json prints, for people; .ci/run has the numbers of all added up in CAUSEWAY_TALLY.
 COUNT = go run ./.ci/count $(if $(CAUSEWAY_TALLY),-tally '$(CAUSEWAY_TALLY)') -name
 
 .PHONY: test
 test: build ## build and run all tests that need no virtual machine
 	@[[ -n $$(type -P prometheus) ]] || $(MAKE) -s prometheus || echo 'test: Prometheus is missing; the tests that need it are skipped'
-	@echo 'test: all packages'
-	@go test -json -vet=off -timeout 20m ./... | $(COUNT) tests
+	@echo 'test: the packages that are judged in real time, one at a time'
+	@go test -json -vet=off -timeout 20m -p 1 $(ALONE) | $(COUNT) alone
+	@echo 'test: all other packages'
+	@go test -json -vet=off -timeout 20m $$(go list ./... | grep -vxF "$$(go list $(ALONE))") | $(COUNT) tests
 	@echo 'test: the packet path and the tables, with the C for CPUs other than x86'
 	@go test -json -vet=off -short -tags portable -skip '^(TestCFuzzers|TestReaders.*)$$' ./lcore ./tables | $(COUNT) portable
 	@echo 'test: concurrent Go packages, with the race detector'

@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"causeway/app/slowtest"
 )
 
 // mainVariable makes the test binary run the program: tests of processes start their own binary again with it.
@@ -29,7 +28,6 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	_ = flag.Set("test.parallel", "6") // those that say so wait more than they compute
-	slowtest.First()
 	os.Exit(m.Run())
 }
 

@@ -100,8 +100,10 @@ func (s source) generated() bool {
 	return false
 }
 
-// isKernelModule reports whether a file is part of the guests' kernel module, which has the kernel's licence and style.
-func (s source) isKernelModule() bool { return strings.HasPrefix(s.path, "app/e2e/guest/shca/") }
+// isKernelModule reports whether a file is part of the guests' kernel, and has the kernel's licence and style.
+func (s source) isKernelModule() bool {
+	return strings.HasPrefix(s.path, "app/e2e/guest/shca/") || strings.HasPrefix(s.path, "app/e2e/guest/kernel/")
+}
 
 func TestLicenceLines(t *testing.T) {
 	for _, s := range sources(t, ".go", ".c", ".h", ".def", ".S", ".s") {

@@ -27,7 +27,6 @@ import (
 	"testing"
 	"time"
 
-	"causeway/app/slowtest"
 )
 
 var (
@@ -43,7 +42,6 @@ var (
 var built string
 
 func TestMain(m *testing.M) {
-	slowtest.First()
 	code := m.Run()
 	if built != "" {
 		os.RemoveAll(built)

@@ -59,7 +59,7 @@ func TestLimits(t *testing.T) {
 		switch {
 		case r.section == paths:
 			want = 1.10
-			if r.Over != "peer" || r.Floor != rxTx {
+			if r.Over != "peer" || (r.Floor == rxTx) != (r.Payload == 64) {
 				t.Errorf("%+v", r)
 			}
 		case r.section == wholes && r.Over == libmlx5 && (r.Entries == 256 || r.Entries == 1<<10):

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
 )
 
 // mainVariable makes the test binary run the program: tests of processes start their own binary again with it.

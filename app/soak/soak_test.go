@@ -26,7 +26,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
 )
 
 var (

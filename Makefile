@@ -66,7 +66,7 @@ PACKAGES := \
 	clang clang-format libclang-rt-14-dev \
 	tshark tcpdump jq python3 lua5.4 \
 	opensm ibsim-utils ibacm etcd-server bird2 \
-	bc bison flex qemu-system-x86 iproute2 procps xz-utils busybox-static systemd groff-base e2fsprogs mount \
+	qemu-system-x86 iproute2 procps xz-utils busybox-static systemd groff-base e2fsprogs mount \
 	fish zsh
 
 # To look at the web page: 95 MB, which only tests need.

@@ -102,7 +102,7 @@ func (s source) generated() bool {
 
 // isKernelModule reports whether a file is part of the guests' kernel, and has the kernel's licence and style.
 func (s source) isKernelModule() bool {
-	return strings.HasPrefix(s.path, "app/e2e/guest/shca/") || strings.HasPrefix(s.path, "app/e2e/guest/kernel/")
+	return strings.HasPrefix(s.path, "app/e2e/guest/shca/")
 }
 
 func TestLicenceLines(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 // bondHost is a guest for both ends of the cables, so that one clock measures: the bridge's are b0 and b1, the host's h0
 // and h1.
-var bondHost = GuestConfig{Name: "L", Emulated: true, CPUs: 2, MiB: 1280, NICs: []NIC{{Mute: true}}}
+var bondHost = GuestConfig{Name: "L", MiB: 1280, NICs: []NIC{{Mute: true}}}
 
 // bondCable makes cable M. Packet sockets see frames before the kernel's classifier does, so what a fault drops it drops at
 // the host's end.

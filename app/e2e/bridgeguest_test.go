@@ -71,7 +71,7 @@ func theSecondTopology(t *testing.T) (a *Guest, c *BridgeGuest, n *Guest) {
 // bridgeHost is guest C. Its eth0 would be its management interface and is not used here, its eth1 is for DPDK, and
 // rxe0 on its eth2 takes the place of an InfiniBand HCA. Both segments are one IP network, as a RoCE network and the
 // IPoIB of a subnet that it is bridged to would be.
-var bridgeHost = GuestConfig{Name: "C", MiB: 2048, Emulated: true, CPUs: 2, NICs: []NIC{
+var bridgeHost = GuestConfig{Name: "C", MiB: 2048, NICs: []NIC{
 	{Mute: true},
 	{Mute: true, MTU: hostMTU},
 	{Segment: 1, RDMA: true, MTU: hostMTU, Addrs: []string{"10.9.0.3/24", "fd09::3/64"}},

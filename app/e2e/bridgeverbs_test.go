@@ -27,7 +27,7 @@ mtu       = 4200
 [ib]
 ` + ib + `
 [workers]
-lcores     = [0]
+lcores     = [1]
 idle       = "sleep"
 memory_mib = 192
 mbufs      = 8192

@@ -24,13 +24,13 @@ var fourth struct {
 
 var (
 	fabricNames = [2]string{"a", "b"}
-	fabricE     = GuestConfig{Name: "E", Emulated: true, CPUs: 2, MiB: 2048, NICs: []NIC{
+	fabricE     = GuestConfig{Name: "E", MiB: 2048, NICs: []NIC{
 		{Mute: true},
 		{Mute: true, MTU: hostMTU},
 		{InfiniBand: &Adapter{GUID: 0x0002c90300000011, Peer: SwitchPort("E"), Addrs: []string{"10.9.0.253/24"}}},
 		{InfiniBand: &Adapter{GUID: 0x0002c90300000012, Cable: "E.2", Peer: SwitchPort("E.2"), Addrs: []string{"10.9.1.253/24"}}},
 	}}
-	fabricP = GuestConfig{Name: "P", Emulated: true, NICs: []NIC{
+	fabricP = GuestConfig{Name: "P", NICs: []NIC{
 		{InfiniBand: &Adapter{GUID: 0x0002c90300000022, Peer: SwitchPort("P"), Addrs: []string{"10.9.0.7/24"}}},
 		{InfiniBand: &Adapter{GUID: 0x0002c90300000023, Cable: "P.2", Peer: SwitchPort("P.2"), Addrs: []string{"10.9.1.7/24"}}},
 	}}

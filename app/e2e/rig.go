@@ -205,14 +205,10 @@ func (r *Rig) Advice() string {
 	var b strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
 	for _, g := range r.guests {
-		shell := "socat -,raw,echo=0,escape=0x1d UNIX:" + g.console + ".socket"
-		if !g.emulated { // its console says which terminal of this machine it is
-			shell = "socat -,raw,echo=0,escape=0x1d $(grep -o '/dev/pts/[0-9]*' " + g.console + " | tail -n 1)"
-		}
-		line("guest %s: %s    (a shell; leave with ctrl-])", g.Name, shell)
+		line("guest %s: socat -,raw,echo=0,escape=0x1d UNIX:%s.socket    (a shell; leave with ctrl-])", g.Name, g.console)
 	}
 	if len(r.guests) > 0 {
-		line("the segments: nsenter --net=/proc/%d/ns/net    (ip link, tcpdump -i %s, causeway run ...)", r.guests[0].machine.pid(), segment)
+		line("the segments: nsenter --net=/proc/%d/ns/net    (ip link, tcpdump -i %s, causeway run ...)", r.guests[0].qemu.pid(), segment)
 	}
 	line("logs: %s", r.dir)
 	line("all of it ends with ctrl-C")

@@ -12,23 +12,17 @@ import (
 	"causeway/app/slowtest"
 )
 
-// Guests have no CPU of their own: they share this machine's CPUs with each other and with whatever
+// Guests have no CPU of their own: they are emulated, and share this machine's CPUs with each other and with whatever
 // else runs. Time limits for Causeway therefore stretch with the time that a fixed piece of work takes in a guest.
 const (
-	someWork = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+	someWork = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
 	// workTakes is its usual time, on the slower of the machines that the bounds were measured on, when idle otherwise.
-	workTakes = 150 * time.Millisecond
-	// emulatedTakes is that of a guest that QEMU emulates.
-	emulatedTakes = 2500 * time.Millisecond
+	workTakes = 250 * time.Millisecond
 )
 
 // slowness is how many times longer than usual a guest takes, at least 1.
 func (g *Guest) slowness(ctx context.Context) float64 {
-	takes := workTakes
-	if g.emulated {
-		takes = emulatedTakes
-	}
-	return slowtest.FactorOf(takes, func() error { return g.Must(ctx, someWork) })
+	return slowtest.FactorOf(workTakes, func() error { return g.Must(ctx, someWork) })
 }
 
 // stretched stretches a time limit by how slow the machine has just been: now, or before if that was slower.

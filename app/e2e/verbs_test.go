@@ -28,7 +28,7 @@ func TestVerbsPort(t *testing.T) {
 		t.Fatalf("build: %v: %s", err, out)
 	}
 	v, err := r.BootBridgeGuest(t.Context(), GuestConfig{
-		Name: "V", MiB: 1536, Emulated: true, NICs: []NIC{{MTU: hostMTU, RDMA: true, Addrs: []string{own + "/24", own6 + "/64"}}},
+		Name: "V", MiB: 1536, NICs: []NIC{{MTU: hostMTU, RDMA: true, Addrs: []string{own + "/24", own6 + "/64"}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command agent runs inside the test guest and carries out the commands that
-// come in by a serial line or, if none is named, by its virtio-serial port.
+// come in by its virtio-serial port.
 package main
 
 import (
@@ -16,13 +16,7 @@ import (
 )
 
 func main() {
-	var path string
-	var err error
-	if len(os.Args) > 1 {
-		path = os.Args[1]
-	} else {
-		path, err = findPort("/sys/class/virtio-ports", agent.PortName)
-	}
+	path, err := findPort("/sys/class/virtio-ports", agent.PortName)
 	if err == nil {
 		err = serve(path)
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -45,7 +46,7 @@ func New() (*Segment, error) {
 		if err := errors.Join(netlink.LinkAdd(br), netlink.LinkSetUp(br)); err != nil {
 			return fmt.Errorf("make a bridge: %w", err)
 		}
-		return plug(br, Port, Far)
+		return errors.Join(plug(br, Port, Far), awaitUp(Port), awaitUp(Far))
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -81,17 +82,25 @@ func plug(br netlink.Link, near, far string) error {
 
 // AddPort makes one more interface for a bridge to open, in the namespace ns and without addresses. The name is its own.
 func (s *Segment) AddPort(ns netns.NsHandle, name string) error {
-	if err := s.plugInto(ns, name); err != nil {
-		return err
-	}
-	return In(ns, func() error {
+	return s.plugInto(ns, name, func(l netlink.Link) error {
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0) // as in New
+		return errors.Join(netlink.LinkSetUp(l), awaitUp(name))
+	})
+}
+
+// awaitUp returns when the kernel has seen the carrier of a veth's end, which it does some time after the two are up.
+// Until then the end sends nothing, and the switch forwards nothing from it or to it: neither counts what it drops.
+func awaitUp(name string) error {
+	const longest = 10 * time.Second
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		l, err := netlink.LinkByName(name)
-		if err != nil {
+		if err != nil || l.Attrs().OperState == netlink.OperUp {
 			return err
 		}
-		return netlink.LinkSetUp(l)
-	})
+		if time.Since(began) > longest {
+			return fmt.Errorf("%s has no carrier after %v (it is %v)", name, longest, l.Attrs().OperState)
+		}
+	}
 }
 
 // Connect makes the interface eth0 of the namespace ns, for programs that are no RoCE hosts, and brings up its loopback.
@@ -108,14 +117,15 @@ func (s *Segment) Connect(ns netns.NsHandle, name string, ip4, ip6 netip.Addr) e
 	})
 }
 
-// plugInto makes a veth pair between the switch and the namespace ns. Its end there has no address, and is not up.
-func (s *Segment) plugInto(ns netns.NsHandle, name string) error {
-	return s.Do(func() error {
+// plugInto makes a veth pair between the switch and the namespace ns, where bringUp is given its end.
+func (s *Segment) plugInto(ns netns.NsHandle, name string, bringUp func(netlink.Link) error) error {
+	far := name + "p"
+	err := s.Do(func() error {
 		br, err := netlink.LinkByName("br0")
 		if err != nil {
 			return err
 		}
-		if err := plug(br, name, name+"p"); err != nil {
+		if err := plug(br, name, far); err != nil {
 			return err
 		}
 		l, err := netlink.LinkByName(name)
@@ -124,30 +134,40 @@ func (s *Segment) plugInto(ns netns.NsHandle, name string) error {
 		}
 		return netlink.LinkSetNsFd(l, int(ns))
 	})
-}
-
-// connect makes the interface eth0 of the namespace ns, and returns its IPv6 address; the zero Addr without IPv6.
-func (s *Segment) connect(ns netns.NsHandle, name string, ip4, ip6 netip.Addr) (netip.Addr, error) {
-	if err := s.plugInto(ns, name); err != nil {
-		return ip6, err
+	if err != nil {
+		return err
 	}
-	return ip6, In(ns, func() error {
+	err = In(ns, func() error {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
 		}
+		return bringUp(l)
+	})
+	if err != nil {
+		return err
+	}
+	return s.Do(func() error { return awaitUp(far) })
+}
+
+// connect makes the interface eth0 of the namespace ns, and returns its IPv6 address; the zero Addr without IPv6.
+func (s *Segment) connect(ns netns.NsHandle, name string, ip4, ip6 netip.Addr) (netip.Addr, error) {
+	err := s.plugInto(ns, name, func(l netlink.Link) error {
 		if err := netlink.AddrAdd(l, address(ip6, 64)); disabled(err) {
 			ip6 = netip.Addr{}
 		} else if err != nil {
 			return fmt.Errorf("give %s its IPv6 address: %w", name, err)
 		}
+		const eth0 = "eth0"
 		return errors.Join(
-			netlink.LinkSetName(l, "eth0"),
+			netlink.LinkSetName(l, eth0),
 			netlink.AddrAdd(l, address(ip4, 24)),
 			netlink.LinkSetUp(l),
 			addRoute(l, "224.0.0.0/4"),
+			awaitUp(eth0),
 		)
 	})
+	return ip6, err
 }
 
 // disabled reports whether an error says that IPv6 is disabled, in the namespace (EACCES) or in the kernel.

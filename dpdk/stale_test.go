@@ -4,9 +4,12 @@ package dpdk
 
 import (
 	"net"
+	"os"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 // TestAFPacketStale sends bursts while the other end of the cable is down, or the port's own is, and once more when it is up
@@ -75,4 +78,66 @@ func awaitDown(t *testing.T, name string) {
 			return
 		}
 	}
+}
+
+// TestAFPacketLate has the kernel refuse a frame of an interface that has lost its carrier, before it says so: that it does up to
+// a second later, if a carrier has changed in the second before. What nobody has tried to send since is not sent when the carrier is
+// back, as when a bond has sent by another port meanwhile; soon after, it is.
+func TestAFPacketLate(t *testing.T) {
+	ownNetwork(t)
+	plugged(t, "other")
+	there := plugged(t, "ours")
+	p := open(t, "af_packet:ours", PortConfig{Pool: newPool(t), RxDescs: 64, TxDescs: 64})
+	send := func(length int) {
+		t.Helper()
+		m, err := p.config.Pool.Alloc(testFrame(length, 7))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Tx(0, []Mbuf{m}) != 1 {
+			t.Fatal("the port takes no frame")
+		}
+	}
+	for _, c := range []struct {
+		pause time.Duration
+		want  []int
+	}{{0, []int{200, 300}}, {150 * time.Millisecond, []int{300}}} {
+		before := stats(t, p)
+		for _, way := range []string{"off", "on"} {
+			ip(t, "link set other carrier "+way)
+		}
+		ip(t, "link set ours carrier off")
+		send(200)
+		ip(t, "link set ours carrier on")
+		time.Sleep(c.pause)
+		send(300)
+		var lengths []int
+		for frame := make([]byte, 2048); !slices.Contains(lengths, 300); {
+			n, err := there.Read(frame)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 200 || n == 300 { // the kernel sends, too
+				lengths = append(lengths, n)
+			}
+		}
+		if !slices.Equal(lengths, c.want) {
+			t.Errorf("after %v frames of %v bytes came, want %v", c.pause, lengths, c.want)
+		}
+		if lost := stats(t, p).TxErrors - before.TxErrors; lost != 1 {
+			t.Errorf("after %v %d frames are counted as lost, want 1: the interface has refused one once", c.pause, lost)
+		}
+	}
+}
+
+// plugged makes a tap that somebody is at, up: unlike veth it is an interface of its own, as a card's is.
+func plugged(t *testing.T, name string) *os.File {
+	t.Helper()
+	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP, Queues: 1, Flags: netlink.TUNTAP_NO_PI}
+	if err := netlink.LinkAdd(tap); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tap.Fds[0].Close() })
+	ip(t, "link set "+name+" up")
+	return tap.Fds[0]
 }

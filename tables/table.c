@@ -30,7 +30,7 @@ static uint64_t array_new(unsigned log2, int node)
 {
 	void *p = map_new(sizeof(struct table_bucket) << log2);
 
-	map_near(p, sizeof(struct table_bucket) << log2, node);
+	map_near(p, sizeof(struct table_bucket) << log2, node, 0);
 	return p ? (uint64_t)(uintptr_t)p | log2 : 0;
 }
 
@@ -85,8 +85,8 @@ uint64_t table_bytes(const struct table *t)
 void table_near(struct table *t, int node)
 {
 	t->writer->node = node;
-	map_near(array_buckets(t->array), array_len(t->array), node);
-	map_near(t->arena, (size_t)t->writer->slots * TABLE_ENTRY, node);
+	map_near(array_buckets(t->array), array_len(t->array), node, MPOL_MF_MOVE);
+	map_near(t->arena, (size_t)t->writer->slots * TABLE_ENTRY, node, MPOL_MF_MOVE);
 }
 
 void table_fini(struct table *t)

@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <rte_lcore.h>
+
 enum {
 	HUGE_PAGE = 2 << 20, /* a transparent huge page: spares the readers TLB misses */
 };
@@ -42,14 +44,15 @@ static inline void *map_new(size_t len)
 	return p + head;
 }
 
-/* Has the pages come from a NUMA node as long as it has any left; those that are there already move. -1: any node. Best
- * effort: a container may forbid it. */
-static inline void map_near(void *p, size_t len, int node)
+/* Has the pages come from a NUMA node as long as it has any left. -1: any node. Best effort: a container may forbid it.
+ * With MPOL_MF_MOVE those that are there already move: the kernel waits for all CPUs then (RCU), which took it up to a
+ * minute, so that it is for the time before packets come. */
+static inline void map_near(void *p, size_t len, int node, unsigned flags)
 {
 	unsigned long nodes = node >= 0 && node < 64 ? 1ul << node : 0;
 
-	if (p && nodes)
-		syscall(SYS_mbind, p, huge_len(len), MPOL_PREFERRED, &nodes, 8 * sizeof(nodes), MPOL_MF_MOVE);
+	if (p && nodes && rte_socket_count() > 1)
+		syscall(SYS_mbind, p, huge_len(len), MPOL_PREFERRED, &nodes, 8 * sizeof(nodes), flags);
 }
 
 static inline void unmap(void *p, size_t len)

@@ -108,9 +108,9 @@ void tables_near(struct tables *t, int node)
 	table_near(&t->proxy_qpns, node);
 	table_near(&t->sources, node);
 	table_near(&t->mgids, node);
-	map_near(t->heard, t->max_nodes, node);
-	map_near(t->rcu, rte_rcu_qsbr_get_memsize(t->max_readers), node);
-	map_near(t, sizeof(*t), node);
+	map_near(t->heard, t->max_nodes, node, MPOL_MF_MOVE);
+	map_near(t->rcu, rte_rcu_qsbr_get_memsize(t->max_readers), node, MPOL_MF_MOVE);
+	map_near(t, sizeof(*t), node, MPOL_MF_MOVE);
 }
 
 void tables_free(struct tables *t)

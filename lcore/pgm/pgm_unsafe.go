@@ -54,7 +54,9 @@ func New(config Config) (*Tracker, error) {
 }
 
 // Near has the tracker be on the NUMA node of its worker, as long as that has memory left. -1 is any node.
-func (t *Tracker) Near(node int) { C.map_near(unsafe.Pointer(t.c), t.bytes, C.int(node)) }
+func (t *Tracker) Near(node int) {
+	C.map_near(unsafe.Pointer(t.c), t.bytes, C.int(node), C.MPOL_MF_MOVE)
+}
 
 // Close frees the tracker. No worker may use it any more.
 func (t *Tracker) Close() {

@@ -280,11 +280,13 @@ func (f *Fabric) Ports() []PortInfo {
 	return all
 }
 
-// Stats returns the switch's counters and the sums over all ports, including closed ones. When no packet is in transit,
-// SwitchStats.Out = PortStats.Queued.
+// Stats returns the switch's counters and the sums over all ports, including closed ones, of one moment:
+// SwitchStats.Out = PortStats.Queued, always.
 func (f *Fabric) Stats() (SwitchStats, PortStats) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.sw.mu.Lock()
+	defer f.sw.mu.Unlock()
 	all := PortStats{Drops: Counts{}}
 	all.add(f.gone)
 	for _, p := range f.ports {
@@ -293,7 +295,7 @@ func (f *Fabric) Stats() (SwitchStats, PortStats) {
 	for p := range f.leaving {
 		all.add(p.queue.stats())
 	}
-	return f.sw.Stats(), all
+	return f.sw.counts(), all
 }
 
 // Quiet reports whether no packet is queued for a port, and each HCA of this process has processed what it received.

@@ -287,7 +287,7 @@ func TestHostilePackets(t *testing.T) {
 			t.Fatalf("%s: the subnet hung up", c.name)
 		}
 		if c.atSwitch != "" {
-			waitFor(t, c.name+" dropped as "+c.atSwitch, func() bool { return f.sw.Stats().Drops[c.atSwitch] > 0 })
+			waitFor(t, c.name+" dropped as "+c.atSwitch, func() bool { s, _ := f.Stats(); return s.Drops[c.atSwitch] > 0 })
 		} else {
 			waitFor(t, c.name+" dropped as "+c.atSM, func() bool { return f.SA().HCA().Stats().Drops[c.atSM] > 0 })
 		}

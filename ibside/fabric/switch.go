@@ -34,7 +34,7 @@ type mlidEntry struct {
 	members   map[ib.LID]bool // including those that only send
 }
 
-// SwitchStats counts packets. When no packet is in transit, In + Copies = Out + Drops.Sum().
+// SwitchStats counts packets. In + Copies = Out + Drops.Sum(), always.
 type SwitchStats struct {
 	In     uint64 // from ports
 	Copies uint64 // of multicast packets, beyond the first
@@ -63,17 +63,17 @@ func newSwitch(c *capture, lmc uint8) *Switch {
 	return &Switch{lmc: lmc, ports: map[ib.LID]*switchPort{}, mlids: map[ib.LID]mlidEntry{}, capture: c}
 }
 
-// Stats returns the switch's counters.
-func (s *Switch) Stats() SwitchStats {
+// counts returns the switch's counters. The caller has locked it for writing, so that no packet is half-way.
+func (s *Switch) counts() SwitchStats {
 	return SwitchStats{s.stats.in.Load(), s.stats.copies.Load(), s.stats.out.Load(), s.drops.counts()}
 }
 
 // forward forwards packets from port p.
 func (s *Switch) forward(p *switchPort, packets [][]byte) {
-	s.stats.in.Add(uint64(len(packets)))
-	packets = s.survivors(p, packets)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	s.stats.in.Add(uint64(len(packets)))
+	packets = s.survivors(p, packets)
 	for len(packets) > 0 {
 		run, rest := s.run(p, packets)
 		if len(run) > 0 {

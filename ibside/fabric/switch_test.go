@@ -97,12 +97,40 @@ func TestSwitchDrops(t *testing.T) {
 			if c.drop != "" {
 				want[c.drop] = 1
 			}
-			if s := f.sw.Stats(); !equalCounts(s.Drops, want) {
+			if s, _ := f.Stats(); !equalCounts(s.Drops, want) {
 				t.Errorf("drops %v, want %v", s.Drops, want)
 			}
 			drain(ports[0])
 			drain(ports[1])
 		})
+	}
+}
+
+// TestStatsOfOneMoment reads the counters while packets are sent: none is counted by half.
+func TestStatsOfOneMoment(t *testing.T) {
+	f := newFabric(t, Config{})
+	ports := rawPorts(t, f, 2, 16)
+	f.sw.setMLID(0xc001, map[ib.LID]bool{1: true, 2: true, 3: true})
+	burst := [][]byte{
+		multicast(func(p *ib.Packet) { p.SLID, p.DLID = 2, 0xc001 }),
+		good(func(p *ib.Packet) { p.SLID, p.DLID = 2, 3 }),
+		good(func(p *ib.Packet) { p.SLID, p.DLID = 2, 99 }),
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for range 5000 {
+			ports[0].Send(burst...)
+			drain(ports[1])
+		}
+	}()
+	for {
+		checkConserved(t, f)
+		select {
+		case <-sent:
+			return
+		default:
+		}
 	}
 }
 

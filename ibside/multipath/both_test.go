@@ -57,7 +57,7 @@ func TestBothLossless(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	r.cut(t, 0, false)
 	within(t, patience, "the port is up", func() bool { return r.port.Reports()[0].Down == "" })
-	settle() // what only the other fabric has been given has come
+	r.await(t, r.came()+200) // and so what only the other fabric has been given
 	r.fabrics[1].Lose(0.5)
 	time.Sleep(200 * time.Millisecond)
 	x.end()
@@ -86,10 +86,10 @@ const odata, rdata = 4, 5 // types of PGM packets
 func TestPGM(t *testing.T) {
 	r := newRig(t, Rule{Mode: Both, Tell: TellPGM})
 	r.join(t)
-	for _, p := range [][]byte{pgmPacket(odata, 1), pgmPacket(odata, 2), pgmPacket(rdata, 1), pgmPacket(rdata, 1)} {
-		for _, peer := range r.peers {
+	for i, p := range [][]byte{pgmPacket(odata, 1), pgmPacket(odata, 2), pgmPacket(rdata, 1), pgmPacket(rdata, 1)} {
+		for k, peer := range r.peers {
 			peer.toGroup(p, 0)
-			time.Sleep(20 * time.Millisecond)
+			r.await(t, 2*i+k+1)
 		}
 	}
 	var kinds []byte
@@ -111,12 +111,12 @@ func TestNumbersShareAPlace(t *testing.T) {
 	const window = 2048 // DEDUP_WINDOW
 	r := newRig(t, Rule{Mode: Both, Tell: TellPGM})
 	r.join(t)
-	for _, x := range []struct {
+	for i, x := range []struct {
 		peer   int
 		number uint32
 	}{{0, 1}, {1, 1 + window}, {0, 1 + window}} {
 		r.peers[x.peer].toGroup(pgmPacket(odata, x.number), 0)
-		time.Sleep(20 * time.Millisecond)
+		r.await(t, i+1)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,7 +32,7 @@ type join struct {
 
 const (
 	joinTimeout = 10 * time.Second
-	// A Join waits so long for the other members once one has joined.
+	// A Join waits so long for the other members once one has joined, and a Path for their answers: see state.
 	othersWait  = 300 * time.Millisecond
 	shortestGap = time.Second
 	longestGap  = 30 * time.Second
@@ -107,7 +107,7 @@ func (g *groups) await(ctx context.Context, d *destination, wanted uint64) (ibsi
 			g.settle(d)
 			return m, nil
 		case joined > 0 && enough == nil:
-			enough = time.After(othersWait)
+			enough = time.After(g.othersWait)
 		}
 		select {
 		case <-news:

@@ -153,7 +153,7 @@ func TestLateCopies(t *testing.T) {
 			}
 		}
 		number += burst
-		r.await(t, burst)
+		r.await(t, 2*burst)
 		took := time.Since(began)
 		time.Sleep(2 * heardEvery * tick)              // the judge has looked again
 		if numbers, _, _ := r.taken(t); took < bound { // else the test was too late for it

@@ -94,6 +94,7 @@ func TestStranger(t *testing.T) {
 // TestLateMember: a group is carried while one fabric does not take the join, and joined there later.
 func TestLateMember(t *testing.T) {
 	r := newRig(t, Rule{})
+	r.port.othersWait = othersWait
 	speak := silence(t, r.fabrics[0])
 	began := time.Now()
 	m, err := r.port.Join(t.Context(), ibside.Join{MGID: group, QKey: groupQKey, PKey: pkeys[0], Receive: true})
@@ -132,6 +133,8 @@ func TestLIDsMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, patience, "a subscription", func() bool { return r.fabrics[0].SA().Subscriptions() >= 4 })
+	within(t, patience, "both ways", func() bool { return r.port.Reports()[0].Nodes+r.port.Reports()[1].Nodes == 2 })
+	r.port.attempts.Wait() // nor is it asked for by itself any more
 	old := r.peers[0].hca.Info().LID
 	if err := r.peers[0].hca.Close(); err != nil {
 		t.Fatal(err)
@@ -212,7 +215,7 @@ func TestServices(t *testing.T) {
 	within(t, patience, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
 	var cms []*fabric.CM
 	for _, p := range r.peers {
-		cm := fabric.NewCM(p.hca, fabric.CMConfig{Timeout: 50 * time.Millisecond, Tries: 3})
+		cm := fabric.NewCM(p.hca, fabric.CMConfig{Timeout: 50 * time.Millisecond, Tries: 100})
 		t.Cleanup(cm.Close)
 		qpn := p.qp.QPN()
 		if err := cm.Serve([]fabric.CMPorts{{First: 100, Last: 100}}, func(q *fabric.CMRequest) { _ = q.Accept(qpn, groupQKey, nil) }); err != nil {

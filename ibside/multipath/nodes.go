@@ -49,7 +49,7 @@ func (n *nodes) Path(ctx context.Context, dgid ib.GID, pkey ib.PKey) (ibside.Pat
 			if err != nil {
 				errs = append(errs, err)
 			} else if enough == nil {
-				enough = time.After(othersWait)
+				enough = time.After(n.othersWait)
 			}
 			continue
 		case <-enough:

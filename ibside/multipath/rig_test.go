@@ -190,6 +190,7 @@ func newRigAlone(t *testing.T, rule Rule) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.port.othersWait = patience
 	r.ended.Go(r.poll)
 	r.ended.Go(func() { // management's part, without which the ports wait
 		for {
@@ -207,7 +208,10 @@ func newRigAlone(t *testing.T, rule Rule) *rig {
 func nodeGID(i int) ib.GID { return ib.GIDFromGUID(fabric.PrefixLinkLocal, nodeGUID(i)) }
 
 func (r *rig) end(t *testing.T) {
-	settle()
+	if t.Failed() {
+		t.Logf("%+v\n%s", r.port.Reports(), strings.Join(r.log.lines, ""))
+	}
+	r.settle()
 	close(r.stop)
 	r.ended.Wait()
 	var posted, received uint64
@@ -243,9 +247,6 @@ func (r *rig) end(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// settle waits until what is under way has come.
-func settle() { time.Sleep(100 * time.Millisecond) }
 
 // poll is the worker's loop, without posts.
 func (r *rig) poll() {
@@ -358,19 +359,4 @@ func (r *rig) active() int {
 		}
 	}
 	return -1
-}
-
-// patience is for what comes soon, and on a busy machine later.
-const patience = 30 * time.Second
-
-func within(t *testing.T, d time.Duration, what string, f func() bool) time.Duration {
-	t.Helper()
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		if f() {
-			return time.Since(began)
-		}
-		if time.Since(began) > d {
-			t.Fatalf("not within %v: %s", d, what)
-		}
-	}
 }

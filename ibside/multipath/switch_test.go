@@ -77,7 +77,7 @@ func (x *traffic) end() {
 	x.over = true
 	close(x.stop)
 	x.ended.Wait()
-	settle()
+	x.r.settle()
 	for i, p := range x.r.peers {
 		for _, got := range p.take() {
 			if s, v := stamp.Read(got.Payload); v.Intact() {
@@ -144,7 +144,7 @@ func TestSwitchOver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, c.rule)
 			x := r.begin(t, r.join(t))
-			r.await(t, 300)
+			r.await(t, 2*300)
 			if r.active() != 0 {
 				t.Fatalf("port %d is active at first", r.active())
 			}
@@ -176,16 +176,6 @@ func TestSwitchOver(t *testing.T) {
 			checkOnce(t, "to IB", got, x.toIB, c.mayLose[1])
 		})
 	}
-}
-
-// await waits until so many messages have come by each port.
-func (r *rig) await(t *testing.T, messages int) {
-	t.Helper()
-	within(t, patience, "traffic", func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return len(r.received) >= 2*messages
-	})
 }
 
 func (r *rig) cut(t *testing.T, i int, cut bool) {
@@ -274,7 +264,7 @@ func TestLeftGroup(t *testing.T) {
 			for _, p := range r.peers {
 				p.toGroup(stamp.Message(1, 64), 1)
 			}
-			settle()
+			r.settle()
 			if err := r.port.Leave(t.Context(), group); err != nil {
 				t.Error(err)
 			}

@@ -21,12 +21,14 @@ type worker struct {
 	ports  []uint8               // by which these went
 	told   [][]byte              // frames sent to announce addresses
 	full   bool                  // Send fails
+	ready  chan struct{}         // tells the loop of what is punted; nil: it looks
 	more   func() *manage.Punted // returns punted frames without end
 }
 
 const burst = 64
 
 func (w *worker) TakePunted() []manage.Punted {
+	pass(&seen)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.more != nil && len(w.punted) < burst {
@@ -91,6 +93,15 @@ func (w *worker) give(punted ...manage.Punted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.punted = append(w.punted, punted...)
+	w.tell()
+}
+
+// tell has the loop take what is punted.
+func (w *worker) tell() {
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
 }
 
 // packet is a manage.PendingPacket that remembers its end.

@@ -48,7 +48,7 @@ func TestHostsHere(t *testing.T) {
 		if asked := s.asked(); len(asked) != 0 {
 			t.Errorf("a host that is known is asked for: %v", asked)
 		}
-		s.look(func() { p[hostMAC] = false })
+		p[hostMAC] = false
 		if got := here(); len(got) != 0 {
 			t.Errorf("%v are here, whose shares others have", got)
 		}
@@ -96,7 +96,7 @@ func TestHostsOnInfiniBand(t *testing.T) {
 		s.give(arp(hostLink, 2, host4, bridge4))
 		s.give(frame.AppendND(nil, hostLink, bridgeMAC, host6, bridge6, frame.NDFields{Type: frame.NDSolicitation, Target: bridge6, LinkLayer: hostMAC}))
 		wantSearched(configured, there6)
-		s.look(func() { p[hostMAC] = true })
+		p[hostMAC] = true
 		wantSearched(configured, there6)
 		here := manage.HostsHere(t.Context(), s.loop, ib.PKeyDefault, []netip.Addr{there4, host4, there6, host6})
 		if !slices.Equal(here, []netip.Addr{there4, there6}) {

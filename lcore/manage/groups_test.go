@@ -172,11 +172,9 @@ func TestGroupRejected(t *testing.T) {
 	bubble(t, "no room", func(t *testing.T) {
 		s := startWith(t, oneGroup, with(toIB(group4), toIB(netip.MustParseAddr("239.1.2.4"))))
 		sleep(5 * time.Second)
-		s.look(func() {
-			if st := s.loop.Status(); st.Ready || st.Groups != 1 || len(s.ibPort.leaves) != 1 || len(s.ibPort.joined) != 1 {
-				t.Errorf("status %+v, left %v", st, s.ibPort.leaves)
-			}
-		})
+		if st := s.loop.Status(); st.Ready || st.Groups != 1 || len(s.ibPort.leaves) != 1 || len(s.ibPort.joined) != 1 {
+			t.Errorf("status %+v, left %v", st, s.ibPort.leaves)
+		}
 		sleep(10 * time.Second)
 		if st := s.loop.Status(); st.Ready || len(s.ibPort.leaves) != 2 || st.Joined[0].MGID == s.ibPort.leaves[0] {
 			t.Errorf("later, status %+v, left %v", st, s.ibPort.leaves)

@@ -135,17 +135,14 @@ func (l *Loop) turn(ctx context.Context) {
 		renewed = port.Changed()
 	}
 	for ctx.Err() == nil {
-		if l.followGroups() {
-			l.publish()
-		}
 		busy := l.takePunted() > 0 || l.awaitPunted() > 0
-		for _, s := range l.segments {
-			s.sidr.FindHosts(time.Now())
-		}
 		l.renew(time.Now())
 		l.followLink(time.Now())
 		l.inbox.DoPending()
 		l.tick(time.Now())
+		if l.follow(time.Now()) { // last: then the loop may sleep
+			l.publish()
+		}
 		if busy {
 			continue
 		}
@@ -166,9 +163,10 @@ func (l *Loop) turn(ctx context.Context) {
 	}
 }
 
-// followGroups has the Ethernet port receive the groups, and reports whether any has changed.
-func (p *parts) followGroups() (changed bool) {
+// follow does what follows from hosts and groups that are there or gone, and reports whether groups have changed.
+func (p *parts) follow(now time.Time) (changed bool) {
 	for _, s := range p.segments {
+		s.sidr.FindHosts(now)
 		s.groups.UpdateFilter()
 		changed = s.groups.Changed() || changed
 	}

@@ -31,6 +31,7 @@ func (w *worker) flood(more func() *manage.Punted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.more = more
+	w.tell()
 }
 
 // heapNow returns how many bytes are in use.

@@ -94,6 +94,10 @@ func startWith(t *testing.T, size tables.Config, edit func(*manage.Config, *ibPo
 	if edit != nil {
 		edit(&s.cfg, s.ibPort)
 	}
+	if s.cfg.AwaitPunted == nil { // as the datapath does: else each idle millisecond is a turn of the loop
+		s.w.ready = make(chan struct{}, 1)
+		s.cfg.Punted, s.cfg.AwaitPunted = s.w.ready, func() bool { return true }
+	}
 	var err error
 	if s.tables, err = tables.New(size); err != nil {
 		t.Fatal(err)
@@ -127,30 +131,28 @@ func (s *rig) end() error {
 // settle waits until the loop has nothing left to do.
 func (s *rig) settle() { sleep(5 * time.Millisecond) }
 
-// sleep lets time pass. Afterwards the test may read what the loop has written meanwhile.
-func sleep(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
+// seen tells the race detector that what a test has read or written is before the loop's next turn.
+var seen sync.Mutex
+
+func pass(m *sync.Mutex) {
+	m.Lock()
+	defer m.Unlock()
 }
 
-// look reads the loop's or the port's data while both sleep. It takes the locks that they take next, so that the race
-// detector knows that the read comes before their next writes.
-func (s *rig) look(f func()) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	s.ibPort.mu.Lock()
-	defer s.ibPort.mu.Unlock()
-	f()
+// sleep lets time pass. Afterwards the test may read what the loop has written meanwhile.
+func sleep(d time.Duration) {
+	pass(&seen)
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // removeHost removes a host from the tables.
 func (s *rig) removeHost(ip netip.Addr) {
 	s.t.Helper()
-	var err error
-	s.look(func() { err = s.tables.Hosts.Delete(ip) })
-	if err != nil {
+	if err := s.tables.Hosts.Delete(ip); err != nil {
 		s.t.Fatal(err)
 	}
+	pass(&seen)
 }
 
 // give passes a frame to the loop and returns the frames that it sent in answer.
@@ -162,8 +164,7 @@ func (s *rig) give(b []byte) [][]byte {
 
 // count returns the current counters.
 func (s *rig) count() manage.Counters {
-	time.Sleep(200 * time.Millisecond) // until the next publication
-	synctest.Wait()
+	sleep(200 * time.Millisecond) // until the next publication
 	return s.loop.Status().Counters
 }
 

@@ -83,18 +83,16 @@ func segmentGoes(t *testing.T, goes uint8) {
 	if len(s.give(arp(links[goes], 1, host4, bridge4))) != 0 || len(s.give(arp(links[stays], 1, host4, bridge4))) != 1 {
 		t.Error("a VLAN that was removed is answered, or the other is not")
 	}
-	s.look(func() {
-		if n := s.tables.In(goes).Hosts.Len() + s.tables.In(goes).Groups.Len(); n != 0 || s.tables.In(stays).Hosts.Len() != 1 || s.tables.In(stays).Groups.Len() != 1 {
-			t.Errorf("%d hosts and groups are left", n)
-		}
-		g, _, _ := s.tables.Shared.FindMGID(s.cfg.Shared[0].MGID)
-		if g.Segments != 1<<stays {
-			t.Errorf("the group of both has segments %b", g.Segments)
-		}
-		if _, joined := s.ibPort.joined[mgid]; joined || s.ibPort.joins[both[stays].Groups[0].MGID] != joins || s.ibPort.joins[s.cfg.Shared[0].MGID] != 1 {
-			t.Errorf("joined %v, after %v", s.ibPort.joined, s.ibPort.joins)
-		}
-	})
+	if n := s.tables.In(goes).Hosts.Len() + s.tables.In(goes).Groups.Len(); n != 0 || s.tables.In(stays).Hosts.Len() != 1 || s.tables.In(stays).Groups.Len() != 1 {
+		t.Errorf("%d hosts and groups are left", n)
+	}
+	g, _, _ := s.tables.Shared.FindMGID(s.cfg.Shared[0].MGID)
+	if g.Segments != 1<<stays {
+		t.Errorf("the group of both has segments %b", g.Segments)
+	}
+	if _, joined := s.ibPort.joined[mgid]; joined || s.ibPort.joins[both[stays].Groups[0].MGID] != joins || s.ibPort.joins[s.cfg.Shared[0].MGID] != 1 {
+		t.Errorf("joined %v, after %v", s.ibPort.joined, s.ibPort.joins)
+	}
 	if x := s.loop.Status(); len(x.Segments) != 1 || x.Segments[0].Number != stays || x.Segments[0].VLAN != both[stays].VLAN || !x.Ready || len(at) != 1 {
 		t.Errorf("segments %+v, attached %v", x.Segments, at)
 	}
@@ -113,12 +111,10 @@ func segmentGoes(t *testing.T, goes uint8) {
 	if len(s.give(arp(links[goes], 1, host4, bridge4))) != 1 {
 		t.Error("the VLAN that has come again is not answered")
 	}
-	s.look(func() {
-		g, _, _ := s.tables.Shared.FindMGID(s.cfg.Shared[0].MGID)
-		if g.Segments != 0b11 || s.ibPort.joins[s.cfg.Shared[0].MGID] != 1 || s.ibPort.joined[mgid].MGID != mgid {
-			t.Errorf("the group of both: %+v, joins %v", g, s.ibPort.joins)
-		}
-	})
+	g, _, _ = s.tables.Shared.FindMGID(s.cfg.Shared[0].MGID)
+	if g.Segments != 0b11 || s.ibPort.joins[s.cfg.Shared[0].MGID] != 1 || s.ibPort.joined[mgid].MGID != mgid {
+		t.Errorf("the group of both: %+v, joins %v", g, s.ibPort.joins)
+	}
 	if c := s.count(); c.HostsLearned != 3 {
 		t.Errorf("%d hosts were learned, want 3: what was counted in a segment stays", c.HostsLearned)
 	}
@@ -198,13 +194,11 @@ func TestSharedGroup(t *testing.T) {
 				vlans[vidOf(f)] = true
 			}
 		}
-		s.look(func() {
-			g, _, known := s.tables.Shared.FindMGID(s.cfg.Shared[0].MGID)
-			j := s.ibPort.joined[s.cfg.Shared[0].MGID]
-			if !known || g.Segments != 0b11 || g.Partition != 3 || j.PKey != sharedPKey || len(vlans) != 2 {
-				t.Errorf("the group is %+v, joined as %+v, reported on %v", g, j, vlans)
-			}
-		})
+		g, _, known := s.tables.Shared.FindMGID(s.cfg.Shared[0].MGID)
+		j := s.ibPort.joined[s.cfg.Shared[0].MGID]
+		if !known || g.Segments != 0b11 || g.Partition != 3 || j.PKey != sharedPKey || len(vlans) != 2 {
+			t.Errorf("the group is %+v, joined as %+v, reported on %v", g, j, vlans)
+		}
 		list, err := s.loop.Lists().ListGroups(t.Context(), manage.Query{})
 		if err != nil || len(list.Entries) != 3 || list.Entries[2].Segments != 0b11 || list.Entries[2].State != "joined" || s.loop.Status().Groups != 3 {
 			t.Errorf("listed %+v, %v", list.Entries, err)

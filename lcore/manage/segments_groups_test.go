@@ -46,32 +46,30 @@ func learningTwice(edit func(*manage.Config)) func(*manage.Config, *ibPort) {
 func (s *rig) wantGroups(what string, want ...[]ib.GID) {
 	s.t.Helper()
 	sleep(200 * time.Millisecond)
-	s.look(func() {
-		joined := 0
-		counted := map[ib.GID]uint8{}
-		for _, x := range s.loop.Status().Joined {
-			counted[x.MGID] = x.Segments
+	joined := 0
+	counted := map[ib.GID]uint8{}
+	for _, x := range s.loop.Status().Joined {
+		counted[x.MGID] = x.Segments
+	}
+	for i, mgids := range want {
+		k := []ib.PKey{firstPKey, secondPKey}[i]
+		in := s.tables.In(uint8(i)).Groups
+		joined += len(mgids)
+		if in.Len() != len(mgids) {
+			s.t.Errorf("%s: segment %d has %v, want %v", what, i, slices.Collect(in.All()), mgids)
 		}
-		for i, mgids := range want {
-			k := []ib.PKey{firstPKey, secondPKey}[i]
-			in := s.tables.In(uint8(i)).Groups
-			joined += len(mgids)
-			if in.Len() != len(mgids) {
-				s.t.Errorf("%s: segment %d has %v, want %v", what, i, slices.Collect(in.All()), mgids)
+		for _, m := range mgids {
+			if counted[m] != 1<<i {
+				s.t.Errorf("%s: %v is counted for the segments %b, want %d alone", what, m, counted[m], i)
 			}
-			for _, m := range mgids {
-				if counted[m] != 1<<i {
-					s.t.Errorf("%s: %v is counted for the segments %b, want %d alone", what, m, counted[m], i)
-				}
-				if g, _, ok := in.FindMGID(m); !ok || s.loop.PKey(g.Partition) != k || s.ibPort.joined[m].PKey != k {
-					s.t.Errorf("%s: segment %d has %+v, joined as %+v", what, i, g, s.ibPort.joined[m])
-				}
+			if g, _, ok := in.FindMGID(m); !ok || s.loop.PKey(g.Partition) != k || s.ibPort.joined[m].PKey != k {
+				s.t.Errorf("%s: segment %d has %+v, joined as %+v", what, i, g, s.ibPort.joined[m])
 			}
 		}
-		if len(s.ibPort.joined) != joined {
-			s.t.Errorf("%s: joined %v", what, s.ibPort.joined)
-		}
-	})
+	}
+	if len(s.ibPort.joined) != joined {
+		s.t.Errorf("%s: joined %v", what, s.ibPort.joined)
+	}
 }
 
 // TestSegmentGroups checks that reports, queries and notices count in their segment alone.

@@ -60,13 +60,11 @@ func portsLearn(t *testing.T) {
 	s := start(t, twoPorts)
 	s.giveBy(0, arp(hostLink, 1, host4, bridge4))
 	s.giveBy(1, arp(otherLink, 1, host4, bridge4))
-	s.look(func() {
-		first, _, known := s.tables.In(0).Hosts.Find(host4)
-		second, _, too := s.tables.In(1).Hosts.Find(host4)
-		if !known || !too || first.MAC != hostMAC || second.MAC != otherMAC {
-			t.Errorf("the hosts are %+v and %+v", first, second)
-		}
-	})
+	first, _, known := s.tables.In(0).Hosts.Find(host4)
+	second, _, too := s.tables.In(1).Hosts.Find(host4)
+	if !known || !too || first.MAC != hostMAC || second.MAC != otherMAC {
+		t.Errorf("the hosts are %+v and %+v", first, second)
+	}
 	s.count()
 	if x := s.loop.Status().Segments; len(x) != 2 || x[0].Name != "untagged" || x[1].Name != "ring:b/0" || x[1].Port != 1 || x[1].Hosts != 1 {
 		t.Errorf("segments %+v", x)

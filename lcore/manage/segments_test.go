@@ -87,13 +87,11 @@ func segmentsLearn(t *testing.T) {
 	s := start(t, twoSegments)
 	s.give(arp(hostLink, 1, host4, bridge4))
 	s.give(arp(on(hostLink), 1, host4, bridge4))
-	s.look(func() {
-		first, _, known := s.tables.In(0).Hosts.Find(host4)
-		second, _, too := s.tables.In(1).Hosts.Find(host4)
-		if !known || !too || first.MAC != hostMAC || first.VLAN != 0 || second.VLAN != secondVLAN {
-			t.Errorf("the hosts are %+v and %+v", first, second)
-		}
-	})
+	first, _, known := s.tables.In(0).Hosts.Find(host4)
+	second, _, too := s.tables.In(1).Hosts.Find(host4)
+	if !known || !too || first.MAC != hostMAC || first.VLAN != 0 || second.VLAN != secondVLAN {
+		t.Errorf("the hosts are %+v and %+v", first, second)
+	}
 	s.count()
 	status := s.loop.Status()
 	if x := status.Segments; len(x) != 2 || x[1].PKey != secondPKey || x[1].Name != "VLAN 200" || x[1].Hosts != 1 || status.Hosts != 2 {
@@ -127,15 +125,13 @@ func segmentClaims(t *testing.T) {
 		}
 	}
 	sleep(10 * time.Second)
-	s.look(func() {
-		for _, ip := range []netip.Addr{host4, host6} {
-			first, _, _ := s.tables.In(0).Hosts.Find(ip)
-			second, _, _ := s.tables.In(1).Hosts.Find(ip)
-			if first.MAC != hostMAC || first.VLAN != 0 || second.MAC != otherMAC || second.VLAN != secondVLAN {
-				t.Errorf("%v: the hosts are %+v and %+v", ip, first, second)
-			}
+	for _, ip := range []netip.Addr{host4, host6} {
+		first, _, _ := s.tables.In(0).Hosts.Find(ip)
+		second, _, _ := s.tables.In(1).Hosts.Find(ip)
+		if first.MAC != hostMAC || first.VLAN != 0 || second.MAC != otherMAC || second.VLAN != secondVLAN {
+			t.Errorf("%v: the hosts are %+v and %+v", ip, first, second)
 		}
-	})
+	}
 	if c := s.count(); c.HostsMoved+c.HostConflicts+c.HostFlaps != 0 {
 		t.Errorf("counted %+v", c.HostCounters)
 	}
@@ -158,14 +154,12 @@ func segmentFloods(t *testing.T) {
 		s.give(arp(frame.Link{MAC: frame.MAC{2, 1, 0, 0, 0, byte(i)}}, 1, netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}), bridge4))
 	}
 	s.give(arp(on(hostLink), 1, host4, bridge4))
-	s.look(func() {
-		if _, _, known := s.tables.In(1).Hosts.Find(host4); !known {
-			t.Error("the other segment's host has found no room")
-		}
-		if n := s.tables.In(0).Hosts.Len(); n != 8 {
-			t.Errorf("the segment that floods has %d hosts, want half of 16", n)
-		}
-	})
+	if _, _, known := s.tables.In(1).Hosts.Find(host4); !known {
+		t.Error("the other segment's host has found no room")
+	}
+	if n := s.tables.In(0).Hosts.Len(); n != 8 {
+		t.Errorf("the segment that floods has %d hosts, want half of 16", n)
+	}
 }
 
 func vidOf(f frame.Frame) uint16 {

@@ -132,6 +132,7 @@ func (n *Nodes) resolveSooner(now time.Time) {
 	for _, x := range n.byGID {
 		if r, missing := n.resolving[x.GID]; missing && now.Sub(r.began) >= time.Second {
 			n.endResolving(x.GID)
+			delete(n.again, x.GID) // what is asked from now on tells of the last event
 			n.resolveWarned(x, r.warned)
 		}
 	}

@@ -171,3 +171,19 @@ func TestStaleBeforeKnown(t *testing.T) {
 		}
 	})
 }
+
+// TestKnownAtOnce checks that a node that comes up after it was looked for in vain is known by its LIDs with the first
+// answer: that is one to a question from after the event.
+func TestKnownAtOnce(t *testing.T) {
+	s, e := newTeller(), &entries{all: map[ib.GID]tables.Node{}, room: 8}
+	s.err = ibside.ErrNoPath
+	run(t, s, e, []nodes.Node{node(1, 0)}, func(n *nodes.Nodes, turn func(time.Duration)) {
+		turn(30 * time.Second)
+		s.set(func() { s.err, s.takes = nil, time.Second })
+		n.Renew(time.Now(), ibside.Renewals{Paths: true, Ports: []ib.GID{gid(1)}})
+		turn(1100 * time.Millisecond)
+		if x, there := e.all[gid(1)]; !there || x.LIDs != tables.LIDsKnown {
+			t.Errorf("with the first answer: %+v, there %t", x, there)
+		}
+	})
+}

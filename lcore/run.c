@@ -12,6 +12,7 @@
  */
 #include <pthread.h>
 #include <rte_branch_prediction.h>
+#include <rte_cycles.h>
 #include <rte_ethdev.h>
 #include <rte_pause.h>
 #include <rte_rcu_qsbr.h>
@@ -26,6 +27,7 @@ enum {
 	PATIENCE = 256, /* empty polls */
 	NAP_NS = 20000,
 	SLEEP_MS = 100,
+	AT_ONCE_US = 100,
 };
 
 static void nap(void)
@@ -54,22 +56,32 @@ static void disarm(struct worker *w)
 	wake_disarm(&w->bell);
 }
 
-/* Returns whether it was woken. Nobody waits for a reader of the tables that sleeps. */
+/* Returns whether something woke the worker within ms. */
+static bool woken(const struct worker *w, int ms)
+{
+	struct epoll_event event[1 + IB_WAKES + 1];
+	return epoll_wait(w->epoll, event, RTE_DIM(event), ms) != 0;
+}
+
+/* Nobody waits for a reader of the tables that sleeps. */
 static bool await(struct worker *w)
 {
 	struct rte_rcu_qsbr *rcu = w->datapath->tables->rcu;
-	struct epoll_event event[1 + IB_WAKES + 1];
 	rte_rcu_qsbr_thread_offline(rcu, w->id);
-	int n = epoll_wait(w->epoll, event, RTE_DIM(event), SLEEP_MS);
+	bool was = woken(w, SLEEP_MS);
 	rte_rcu_qsbr_thread_online(rcu, w->id);
-	return n != 0;
+	return was;
 }
 
-/* Whether something had come that did not wake the worker. It polls at once: while it disarms, something may come. */
+/* Whether something had come that did not wake the worker, though its device would have by now. After its sleep a
+ * worker may have to wait for its CPU: what came then would have woken it. So it asks whether it is woken, and polls at
+ * once: while it disarms, something may come. Had it to wait in between, nobody can tell when something came, and it
+ * does not count. */
 static bool overslept(struct worker *w)
 {
 	ports_update(w); /* nobody waited with what was done to a port meanwhile */
-	return worker_poll(w);
+	uint64_t began = rte_rdtsc();
+	return !woken(w, 0) && worker_poll(w) && rte_rdtsc() - began < rte_get_tsc_hz() / 1000000 * AT_ONCE_US;
 }
 
 static void sleep_until_woken(struct worker *w)

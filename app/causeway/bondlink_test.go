@@ -34,7 +34,7 @@ func (n *network) memberLinks(p *program, links ...int) {
 // TestBondMemberDeleted deletes the interfaces of a bond's members, one by one and both, and makes them anew: the bond takes
 // them back, the bridge carries on by whichever there is, and is ready while there is one.
 func TestBondMemberDeleted(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	for _, cores := range []string{"[0]", "[0, 1]"} {
 		t.Run(cores, func(t *testing.T) {
 			n := newNetwork(t)
@@ -67,7 +67,7 @@ func TestBondMemberDeleted(t *testing.T) {
 			n.cable(1)
 			n.memberLinks(p, 0, 1)
 			answers()
-			n.sleptWell()
+			n.sleptWell(p)
 			p.end(syscall.SIGTERM)
 			for _, x := range p.lines() {
 				if x["msg"] == "stopped" && x["conserved"] != true {

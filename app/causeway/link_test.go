@@ -209,7 +209,7 @@ func (n *network) follows(p *program, before int, reason string) {
 // TestLink takes the carrier from a running bridge, sets its interface down, and deletes it: each is in the log,
 // /readyz, the metrics and the status when it has happened, and the bridge carries on when it is over.
 func TestLink(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	for _, cores := range []string{"[0]", "[0, 1]"} { // two queues share an interface's frames
 		t.Run(cores, func(t *testing.T) {
 			n := newNetwork(t)
@@ -239,7 +239,7 @@ func TestLink(t *testing.T) {
 			n.follows(p, before, "")
 			wire.hears("after it was deleted")
 			n.answersARP(p)
-			n.sleptWell()
+			n.sleptWell(p)
 			p.end(syscall.SIGTERM)
 			for _, x := range p.lines() {
 				if x["msg"] == "stopped" && x["conserved"] != true {
@@ -253,7 +253,7 @@ func TestLink(t *testing.T) {
 // TestStartsWithoutLink starts a bridge whose interface has no carrier, or is not set up: it runs, says why it is not
 // ready, and carries on when the link comes.
 func TestStartsWithoutLink(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	for _, c := range []struct{ name, cores, before, after, reason string }{
 		{"no carrier", "[0]", "link set theirs down", "link set theirs up", "carrier"},
 		{"down", "[0]", "link set ours down", "link set ours up", "admin"},
@@ -274,7 +274,7 @@ func TestStartsWithoutLink(t *testing.T) {
 			p.awaitLine(`"msg":"ready"`)
 			n.follows(p, before, "")
 			n.answersARP(p)
-			n.sleptWell()
+			n.sleptWell(p)
 			p.end(syscall.SIGTERM)
 			for _, x := range p.lines() {
 				if x["msg"] == "stopped" && x["conserved"] != true {
@@ -285,9 +285,14 @@ func TestStartsWithoutLink(t *testing.T) {
 	}
 }
 
-// sleptWell checks that the workers sleep, and that all that came to the port has woken them.
-func (n *network) sleptWell() {
+// sleptWell checks that the workers sleep, and that all that comes to the port wakes them. Without wake-ups most of the answers would
+// come by a sleep's 100 ms.
+func (n *network) sleptWell(p *program) {
 	n.t.Helper()
+	for range 5 {
+		n.ip("neigh flush dev theirs")
+		n.answersARP(p)
+	}
 	metrics := n.get("/metrics")
 	for line := range strings.Lines(metrics) {
 		if strings.HasPrefix(line, "causeway_worker_sleeps_total{") && strings.HasSuffix(line, " 0\n") ||

@@ -119,10 +119,8 @@ func (b *segmented) bondStep(s *bondStep) (longest time.Duration, err error) {
 	if err != nil {
 		return longest, err
 	}
-	for deadline := time.Now().Add(time.Minute); !b.Status().Ready; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			return longest, fmt.Errorf("not ready again: %+v", b.Status())
-		}
+	if err := b.readyAgain(pause); err != nil {
+		return longest, err
 	}
 	for _, wire := range s.wires {
 		end, err := b.stream(wire, 1)

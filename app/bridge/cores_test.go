@@ -12,7 +12,34 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// TestMoveOffLast: a thread that has no other CPU than management's keeps it.
+func TestMoveOffLast(t *testing.T) {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		var before, after unix.CPUSet
+		err := unix.SchedGetaffinity(0, &before)
+		cpu := 0
+		for !before.IsSet(cpu) {
+			cpu++
+		}
+		before.Zero()
+		before.Set(cpu)
+		err = errors.Join(err, unix.SchedSetaffinity(0, &before), moveOff(unix.Gettid(), nil, &cpu), unix.SchedGetaffinity(0, &after))
+		if after != before {
+			err = errors.Join(err, fmt.Errorf("it has %d CPUs", after.Count()))
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
 
 // taskCores checks that a worker that polls has its CPU for itself: no other thread of the process may run there.
 func taskCores() (string, error) {

@@ -40,3 +40,17 @@ func TestAnsweredOf(t *testing.T) {
 		}
 	}
 }
+
+// TestLeavesNothing: a bridge that forwards nothing, or cannot, has nothing to pass on without a loss: its shares stay as they are.
+func TestLeavesNothing(t *testing.T) {
+	open := lcore.Part{Open: lcore.Shares{Hosts: 0b11}}
+	for _, c := range []struct {
+		barred bool
+		unable string
+	}{{true, ""}, {false, "an Ethernet port has no link"}} {
+		g := &shareGate{barred: c.barred, unable: func() string { return c.unable }, part: open}
+		if g.Leave([]shares.Share{0}) || g.part != open {
+			t.Errorf("barred %t, unable %q: it leaves %+v", c.barred, c.unable, g.part)
+		}
+	}
+}

@@ -286,6 +286,18 @@ func (s *siege) besieged() (string, error) {
 	return fmt.Sprintf("%s%d forged packets, %.0f a second", said, s.forged, float64(s.forged)/took.Seconds()), s.await(known)
 }
 
+// rest lets hosts answer when the attack is over. They ask again, as kernels do: their answer may have come when they had been
+// forgotten.
+func (s *siege) rest() error {
+	for _, x := range s.talkers {
+		if err := s.enter(x.arp(frame.Broadcast)); err != nil {
+			return err
+		}
+	}
+	time.Sleep(10 * time.Millisecond)
+	return s.receive()
+}
+
 // taskForged checks that forged addresses leave known hosts all that they have, and newcomers what they need.
 func taskForged() (string, error) {
 	b, err := builtAfter(besiegeable(fmt.Sprintf("hosts = %d\nproxy_qps = %d\nproxy_qps_per_host = 64\nproxy_qp_rate = 2048", attackHosts, attackTable)))
@@ -294,9 +306,10 @@ func taskForged() (string, error) {
 	}
 	said := ""
 	err = running(b, func() (err error) {
-		said, err = (&siege{Bridge: b}).besieged()
-		for deadline := time.Now().Add(time.Minute); b.Status().Counters.HostsConfirmed < 10 && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond) // the status is published now and then
+		s := &siege{Bridge: b}
+		said, err = s.besieged()
+		for deadline := time.Now().Add(time.Minute); err == nil && b.Status().Counters.HostsConfirmed < 10 && time.Now().Before(deadline); {
+			err = s.rest()
 		}
 		return err
 	})

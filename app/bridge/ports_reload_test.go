@@ -174,15 +174,7 @@ func (s *portStreams) change(to *config.Config, stays string) error {
 			return err
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); !s.Status().Ready; {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not ready again: %+v", s.Status())
-		}
-		if err := s.cross(stays, 20); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.readyAgain(func() error { return s.cross(stays, 20) })
 }
 
 // gone checks that nothing is left of a port, and that its counters were reported whole; the other's count on.
@@ -300,7 +292,7 @@ func (s *portsReload) replaced(was, is string) error {
 	if _, err := s.Reload(context.Background(), s.only[is]); err != nil {
 		return err
 	}
-	return errors.Join(s.gone0(was, is), s.begins(is), s.counted())
+	return errors.Join(s.gone0(was, is), s.readyAgain(pause), s.begins(is), s.counted())
 }
 
 // gone0 is gone, but the other port has carried nothing yet.

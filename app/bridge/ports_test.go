@@ -227,6 +227,9 @@ func (b *Bridge) portsReload() error {
 	if _, err := b.Reload(context.Background(), &tagged); err != nil {
 		return fmt.Errorf("the second port's segment on a VLAN: %w", err)
 	}
+	if err := b.readyAgain(pause); err != nil {
+		return err
+	}
 	if err := b.exchange(0, 900); err != nil {
 		return err
 	}

@@ -109,12 +109,7 @@ func (b *Bridge) reopenSecond() error {
 	if _, err := b.Reload(context.Background(), both); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(time.Minute); !b.Status().Ready; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not ready again: %+v", b.Status())
-		}
-	}
-	return nil
+	return b.readyAgain(pause)
 }
 
 // withoutSecond is a configuration without its second segment.

@@ -179,6 +179,27 @@ func (b *Bridge) round(sent *int) error {
 	return errors.Join(err, answersTo(first, answers))
 }
 
+// readyAgain waits until the bridge knows the nodes of its file after a reload. What was published last may be of before it.
+func (b *Bridge) readyAgain(meanwhile func() error) error {
+	before := b.Status().Publication
+	again := func() bool { is := b.Status(); return is.Ready && is.Publication > before }
+	for deadline := time.Now().Add(time.Minute); !again(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not ready again: %+v", b.Status())
+		}
+		if err := meanwhile(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause is for those who only wait.
+func pause() error {
+	time.Sleep(time.Millisecond)
+	return nil
+}
+
 // removal removes the stream's destination, and its sender.
 func (b *Bridge) removal(sent *int) error {
 	ctx := context.Background()
@@ -200,10 +221,8 @@ func (b *Bridge) removal(sent *int) error {
 		if _, err := undo(); err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(time.Minute); !b.Status().Ready; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				return fmt.Errorf("not ready again: %+v", b.Status())
-			}
+		if err := b.readyAgain(pause); err != nil {
+			return err
 		}
 		return b.round(sent)
 	}

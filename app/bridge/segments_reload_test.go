@@ -109,15 +109,7 @@ func (s *streams) change(to *config.Config, stays, other uint16) error {
 			return err
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); !s.Status().Ready; {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not ready again: %+v", s.Status())
-		}
-		if err := errors.Join(s.put(stays, 20), s.take(stays)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.readyAgain(func() error { return errors.Join(s.put(stays, 20), s.take(stays)) })
 }
 
 // gone checks that a segment has nothing left, and that its messages are dropped by name; stays is untouched.

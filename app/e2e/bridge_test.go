@@ -60,7 +60,7 @@ vlan      = %[2]d
 port = "fabric:FABRIC"
 [workers]
 lcores = [1]
-idle   = "sleep"
+idle   = "interrupt"
 [[host]]
 ip   = "%[3]s7"
 ip6  = "%[4]s7"

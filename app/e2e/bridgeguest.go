@@ -37,7 +37,10 @@ type GuestCauseway struct {
 // BootBridgeGuest boots a guest for Causeway and waits until it is set up. The rest of c is kept, except that /host is
 // a folder of this run: see Put.
 func (r *Rig) BootBridgeGuest(ctx context.Context, c GuestConfig) (*BridgeGuest, error) {
-	c.MiB, c.CPUs, c.Share = max(c.MiB, bridgeMiB), max(c.CPUs, 2), r.file(c.Name+".share")
+	c.MiB, c.Share = max(c.MiB, bridgeMiB), r.file(c.Name+".share")
+	if r.emulated(c) {
+		c.CPUs = max(c.CPUs, 2)
+	}
 	if err := os.MkdirAll(c.Share, 0o755); err != nil { // an earlier guest may have had this name
 		return nil, err
 	}

@@ -145,7 +145,7 @@ role = "echo"
 
 // guestBridge is a bridge's configuration for a guest: eth1, and little memory.
 func guestBridge() string {
-	return strings.NewReplacer("af_packet:"+Port, "af_packet:eth1", "lcores = [1]", "lcores = [1]\nmemory_mib = 128").
+	return strings.NewReplacer("af_packet:"+Port, "af_packet:eth1", "lcores = [1]", "lcores = [0]\nmemory_mib = 128").
 		Replace(networks[0].config(""))
 }
 

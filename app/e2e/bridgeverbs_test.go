@@ -27,8 +27,8 @@ mtu       = 4200
 [ib]
 ` + ib + `
 [workers]
-lcores     = [1]
-idle       = "sleep"
+lcores     = [0]
+idle       = "interrupt"
 memory_mib = 192
 mbufs      = 8192
 proxy_qps   = 512

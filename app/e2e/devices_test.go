@@ -82,7 +82,7 @@ var deviceSteps = []struct {
 func TestDevices(t *testing.T) {
 	r, _, _ := theRig(t)
 	proof := proves(t, "a machine's ports, as libibverbs tells them; bad configurations of them, one line each")
-	guests, err := r.Boot(t.Context(), GuestConfig{Name: "D", Share: buildLister(t), NICs: []NIC{
+	guests, err := r.Boot(t.Context(), GuestConfig{Name: "D", Emulated: true /* its NICs have PCI addresses */, Share: buildLister(t), NICs: []NIC{
 		{MTU: hostMTU, Addrs: []string{"10.9.0.4/24"}},
 		{MTU: hostMTU, RDMA: true, Addrs: []string{"10.8.0.4/24", "fd08::4/64"}, VLANs: []VLAN{{ID: 100, Addrs: []string{"10.100.0.4/24"}}}},
 	}})

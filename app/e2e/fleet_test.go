@@ -107,7 +107,7 @@ func (f *kernelFleet) faults(host *Guest) {
 			f.behind = c.Most
 		}
 		f.during(c.What, c.Most, func() {
-			c.Cut()
+			f.late = c.Take()
 			f.shares("half each: "+c.What, 32, 1, 3)
 			c.Mend()
 			f.shares("a third each again: "+c.What, 21, 1, 2, 3)

@@ -101,6 +101,7 @@ type kernelFleet struct {
 	marks      map[uint32]uint32 // of streams, the last message that was judged
 	assignment int               // the newest when they were judged
 	behind     time.Duration     // of what has left members, a fault may lose as much now
+	late       time.Duration     // what a fault took to happen, in which it may lose, too
 	node       *IBNode
 	came       map[uint32][]uint32 // numbers of messages that came to the node, by the flows' first ones
 	ending     chan struct{}       // closed when the node is to publish no more

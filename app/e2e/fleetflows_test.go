@@ -226,5 +226,6 @@ func (f *kernelFleet) during(what string, most time.Duration, happens func()) {
 		f.t.Logf("%s: shares passed %d times without an overlap, because this machine is slow", what, more)
 		most = 3 * 150 * time.Millisecond
 	}
-	f.judge(what, most)
+	f.judge(what, most+f.late)
+	f.late = 0
 }

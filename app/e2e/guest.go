@@ -7,30 +7,24 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
-	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"causeway/app/e2e/agent"
 	"causeway/app/e2e/agent/client"
 )
 
 const (
-	// bootWithin is generous: a guest takes 3 to 8 s on an idle machine.
+	// bootWithin is generous: a guest takes half a second on an idle machine, and an emulated one 3 to 8 s.
 	bootWithin = 90 * time.Second
 	// guestMiB suffices for the unpacked initramfs (30 MiB) and the tools.
 	guestMiB = 256
-	// jitMiB bounds QEMU's cache of translated code, which else takes 1 GiB.
-	jitMiB = 96
-	// wireMTU is what taps and virtio NICs can carry; guests choose below it.
+	// wireMTU is what taps and NICs can carry; guests choose below it.
 	wireMTU = 9000
 )
 
@@ -62,19 +56,26 @@ type GuestConfig struct {
 	NICs  []NIC
 	Share string // a folder of this machine, /host in the guest; "" for none
 	MiB   int    // memory; 0 for guestMiB
-	CPUs  int    // 0 for 1
 
-	QEMU   []string // further arguments of QEMU
-	Kernel string   // further parameters of the kernel
+	// Container makes the guest processes of this machine, by its kernel: without NICs and RDMA devices, and as fast.
+	Container bool
+
+	// What follows is for QEMU's machine: see emulated.
+	Emulated bool
+	CPUs     int      // 0 for 1
+	QEMU     []string // further arguments of QEMU
+	Kernel   string   // further parameters of the kernel
 }
 
 // Guest is a running RoCE host.
 type Guest struct {
 	Name    string
 	rig     *Rig
-	qemu    *process
+	machine *process // the kernel itself, QEMU, or the agent
 	client  *client.Client
 	console string // the file that keeps what it printed to its console
+
+	emulated, container bool
 }
 
 // tap returns the name of the host's end of a guest's NIC.
@@ -104,66 +105,21 @@ func (r *Rig) StartGuest(c GuestConfig) (*Guest, error) {
 			return nil, err
 		}
 	}
-	g := &Guest{Name: c.Name, rig: r, console: r.file(c.Name + ".console")}
-	socket := r.file(c.Name + ".agent")
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by an earlier guest of that name
-		return nil, err
+	g := &Guest{Name: c.Name, rig: r, console: r.file(c.Name + ".console"), emulated: r.emulated(c), container: c.Container}
+	start := r.startKernel
+	switch {
+	case g.container:
+		start = r.startContainer
+	case g.emulated:
+		start = r.startQEMU
 	}
-	var err error
-	g.qemu, err = r.ns.launch("qemu "+c.Name, r.file(c.Name+".qemu"), r.qemuCommand(c, g.console, socket)...)
-	if err != nil {
-		return nil, err
-	}
-	r.guests = append(r.guests, g)
-	ctx, cancel := context.WithTimeout(context.Background(), bootWithin)
-	defer cancel()
-	err = g.qemu.await(ctx, func(string) bool { _, err := os.Stat(socket); return err == nil })
-	if err != nil {
-		return nil, err
-	}
-	conn, err := net.Dial("unix", socket)
-	for errors.Is(err, syscall.ECONNREFUSED) && ctx.Err() == nil { // between its bind and its listen
-		time.Sleep(pollEvery)
-		conn, err = net.Dial("unix", socket)
-	}
+	machine, conn, err := start(c, g.console)
 	if err != nil {
 		return nil, fmt.Errorf("guest %s: %w", c.Name, err)
 	}
-	g.client = client.New(conn)
+	g.machine, g.client = machine, client.New(conn)
+	r.guests = append(r.guests, g)
 	return g, nil
-}
-
-// qemuCommand is QEMU's command line. NICs have no offloads: frames leave a guest as on a wire, with their checksums.
-func (r *Rig) qemuCommand(c GuestConfig, console, socket string) []string {
-	args := []string{
-		qemuProgram, "-accel", fmt.Sprintf("tcg,thread=multi,tb-size=%d", jitMiB), "-cpu", "max", "-M", "q35",
-		"-m", fmt.Sprint(max(c.MiB, guestMiB)), "-smp", fmt.Sprint(max(c.CPUs, 1)),
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", filepath.Join(r.image, "vmlinux"), "-initrd", filepath.Join(r.image, "initramfs.cpio"),
-		"-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off audit=0 apparmor=0 tsc=reliable " +
-			"no_timer_check random.trust_cpu=on net.ifnames=0 " + c.Kernel,
-		"-chardev", "socket,id=console,server=on,wait=off,path=" + console + ".socket,logfile=" + console,
-		"-serial", "chardev:console",
-		"-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
-		"-chardev", "socket,id=agent,server=on,wait=off,path=" + socket,
-		"-device", "virtserialport,chardev=agent,name=" + agent.PortName,
-	}
-	for i, nic := range c.NICs {
-		backend := fmt.Sprintf("tap,id=nic%d,ifname=%s,script=no,downscript=no", i, tap(c.Name, i))
-		if nic.InfiniBand != nil {
-			backend = nic.InfiniBand.backend(r, fmt.Sprintf("nic%d", i), c.Name)
-		}
-		args = append(args,
-			"-netdev", backend,
-			"-device", fmt.Sprintf("virtio-net-pci,netdev=nic%d,mac=%s,addr=0x%x,romfile=,host_mtu=%d,csum=off,guest_csum=off,"+
-				"gso=off,host_tso4=off,host_tso6=off,guest_tso4=off,guest_tso6=off,guest_ufo=off,host_ufo=off",
-				i, mac(c.Name, i), 0x10+i, wireMTU))
-	}
-	args = append(args, c.QEMU...)
-	if c.Share != "" {
-		args = append(args, "-virtfs", "local,mount_tag=host,security_model=none,multidevs=remap,path="+c.Share)
-	}
-	return args
 }
 
 // Ready waits until the guest answers, and then gives it its interfaces.
@@ -278,13 +234,13 @@ func (g *Guest) Console() string {
 	return lastLines(strings.ReplaceAll(string(text), "\r", ""))
 }
 
-// Stop ends QEMU, as a loss of power would. The guest's taps stay, without a carrier.
+// Stop ends the machine, as a loss of power would. The guest's taps stay, without a carrier.
 func (g *Guest) Stop() {
 	g.rig.guests = slices.DeleteFunc(g.rig.guests, func(o *Guest) bool { return o == g })
 	if g.client != nil {
 		g.client.Close()
 	}
-	_ = g.qemu.stop(syscall.SIGTERM) // QEMU's exit code says that a signal ended it
+	_ = g.machine.stop(syscall.SIGTERM) // its exit code says that a signal ended it
 }
 
 // linkLocal returns the fe80:: address that the kernel derives from a NIC's MAC

@@ -32,7 +32,7 @@ type process struct {
 
 // launch starts a program inside the namespace, its output going to log.
 func (ns *namespace) launch(name, log string, words ...string) (*process, error) {
-	return ns.launchOn(nil, name, log, words...)
+	return ns.launchOn(nil, nil, name, log, words...)
 }
 
 // launchWithInput is launch for a program that is written to.
@@ -42,7 +42,7 @@ func (ns *namespace) launchWithInput(name, log string, words ...string) (*proces
 		return nil, nil, err
 	}
 	defer in.Close()
-	p, err := ns.launchOn(in, name, log, words...)
+	p, err := ns.launchOn(in, nil, name, log, words...)
 	if err != nil {
 		to.Close()
 		return nil, nil, err
@@ -50,17 +50,21 @@ func (ns *namespace) launchWithInput(name, log string, words ...string) (*proces
 	return p, to, nil
 }
 
-// launchOn is launch with standard input; nil is none.
-func (ns *namespace) launchOn(in *os.File, name, log string, words ...string) (*process, error) {
+// launchOn is launch with standard input, where nil is none, and with further files: 3, 4 ... A program with such files is
+// a guest's kernel: it has processes of its own, which end with it because it is the first of its process namespace.
+func (ns *namespace) launchOn(in *os.File, more []*os.File, name, log string, words ...string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
 	p := &process{name: name, log: log, cmd: exec.Command(words[0], words[1:]...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = out, out, more
 	if in != nil {
 		p.cmd.Stdin = in
+	}
+	if more != nil {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	}
 	if err := ns.start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,9 @@ type Rig struct {
 	image  string // folder with the guest's kernel and initramfs
 	dir    string // sockets, logs, captures of this run
 	guests []*Guest
+
+	emulates bool // there is no kernel that is a process
+
 	running
 }
 
@@ -83,6 +87,7 @@ func Missing() error {
 	}
 	for program, from := range map[string]string{
 		qemuProgram: "qemu-system-x86", "ip": "iproute2", "tcpdump": "tcpdump", "sysctl": "procps", "bash": "bash",
+		"busybox": "busybox-static", "bc": "bc", "bison": "bison", "flex": "flex",
 	} {
 		if _, err := exec.LookPath(program); err != nil {
 			lacks = append(lacks, program+" (package "+from+")")
@@ -110,6 +115,10 @@ func NewRig() (*Rig, error) {
 		return nil, errors.Join(err, os.Remove(dir))
 	}
 	r := &Rig{ns: ns, image: image, dir: dir}
+	if _, err := os.Stat(r.kernel()); err != nil {
+		r.emulates = true
+		log.Print("e2e: QEMU emulates all guests: guest/build has found that system calls are dear on this machine")
+	}
 	if err := ns.run(layout()); err != nil {
 		r.Close()
 		return nil, fmt.Errorf("lay out the segment: %w", err)
@@ -205,10 +214,18 @@ func (r *Rig) Advice() string {
 	var b strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
 	for _, g := range r.guests {
-		line("guest %s: socat -,raw,echo=0,escape=0x1d UNIX:%s.socket    (a shell; leave with ctrl-])", g.Name, g.console)
+		shell := "socat -,raw,echo=0,escape=0x1d UNIX:" + g.console + ".socket"
+		leave := "ctrl-]"
+		switch {
+		case g.container:
+			shell, leave = fmt.Sprintf("nsenter --target %d --all --root sh", g.machine.pid()), "exit"
+		case !g.emulated: // its console says which terminal of this machine it is
+			shell = "socat -,raw,echo=0,escape=0x1d $(grep -o '/dev/pts/[0-9]*' " + g.console + " | tail -n 1)"
+		}
+		line("guest %s: %s    (a shell; leave with %s)", g.Name, shell, leave)
 	}
 	if len(r.guests) > 0 {
-		line("the segments: nsenter --net=/proc/%d/ns/net    (ip link, tcpdump -i %s, causeway run ...)", r.guests[0].qemu.pid(), segment)
+		line("the segments: nsenter --net=/proc/%d/ns/net    (ip link, tcpdump -i %s, causeway run ...)", r.guests[0].machine.pid(), segment)
 	}
 	line("logs: %s", r.dir)
 	line("all of it ends with ctrl-C")

@@ -26,7 +26,7 @@ var sharedSizes = []int{0, 1, 2, 3, 61, 64, 1023, 1024}
 // sharing changes a bridge's configuration to use the shared port.
 func sharing(config string) string {
 	return strings.NewReplacer("af_packet:"+Port, sharedPort, "af_packet:eth1", sharedPort, fmt.Sprintf("= %d", hostMTU), "= 1500",
-		"lcores = [1]", "lcores = [1]\nmemory_mib = 128").Replace(config)
+		"lcores = [1]", "lcores = [0]\nmemory_mib = 128").Replace(config)
 }
 
 // kernelOnEth1 is C's kernel on eth1, which it shares with the bridge: a host of the same network, with the same MAC

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// killAfter is how long a command may take to obey SIGTERM.
-	killAfter = 2 * time.Second
+	// killAfter is how long a command may take to obey SIGTERM: on a busy machine the kernel closes a packet socket in seconds.
+	killAfter = 5 * time.Second
 	// pipeAfter is how long output is still awaited once a command has ended but
 	// its children hold the pipe.
 	pipeAfter = 500 * time.Millisecond

@@ -19,6 +19,8 @@ import (
 // takes to send SIGKILL.
 const stopFor = 15 * time.Second
 
+const helloEvery = 100 * time.Millisecond
+
 // Client is the test's side of a guest's port. All methods may be called by several goroutines.
 type Client struct {
 	conn  io.ReadWriteCloser
@@ -34,14 +36,14 @@ type Client struct {
 	commands map[uint64]*Command
 }
 
-// New takes over conn and sends hello to the guest, which may still be booting.
+// New takes over conn and says hello to the guest, which may still be booting.
 func New(conn io.ReadWriteCloser) *Client {
 	c := &Client{
 		conn: conn, ready: make(chan struct{}), gone: make(chan struct{}),
 		out: json.NewEncoder(conn), commands: map[uint64]*Command{},
 	}
 	go c.read()
-	go func() { _ = c.send(agent.Request{Hello: true}) }() // read gets an error, too
+	go c.greet()
 	return c
 }
 
@@ -78,6 +80,19 @@ func (c *Client) send(q agent.Request) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	return c.out.Encode(q)
+}
+
+// greet sends hello until there is an answer, because a serial line that nobody has opened yet may lose it.
+func (c *Client) greet() {
+	for c.send(agent.Request{Hello: true}) == nil { // read gets an error, too
+		select {
+		case <-c.ready:
+			return
+		case <-c.gone:
+			return
+		case <-time.After(helloEvery):
+		}
+	}
 }
 
 func (c *Client) read() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command agent runs inside the test guest and carries out the commands that
-// come in by its virtio-serial port.
+// come in by a serial line, by an open connection (fd:3) or, if neither is named, by its virtio-serial port.
 package main
 
 import (
@@ -10,13 +10,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"causeway/app/e2e/agent"
 )
 
 func main() {
-	path, err := findPort("/sys/class/virtio-ports", agent.PortName)
+	var path string
+	var err error
+	if len(os.Args) > 1 {
+		path = os.Args[1]
+	} else {
+		path, err = findPort("/sys/class/virtio-ports", agent.PortName)
+	}
 	if err == nil {
 		err = serve(path)
 	}
@@ -26,6 +33,11 @@ func main() {
 }
 
 func serve(path string) error {
+	var fd uintptr
+	if _, err := fmt.Sscanf(path, "fd:%d", &fd); err == nil {
+		syscall.CloseOnExec(int(fd))
+		return agent.Serve(os.NewFile(fd, path))
+	}
 	port, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err

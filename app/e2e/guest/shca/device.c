@@ -4,7 +4,6 @@
 
 #include "shca.h"
 #include <linux/module.h>
-#include <linux/pci.h>
 #include <linux/slab.h>
 
 static unsigned int guids, netdevs;
@@ -144,7 +143,7 @@ static void new_ah(struct ib_device *dev, struct rdma_ah_attr *attr, struct rvt_
 
 static struct pci_dev *pci_device(struct rvt_dev_info *rdi)
 {
-	return container_of(rdi, struct shca, rdi)->pci;
+	return &container_of(rdi, struct shca, rdi)->pci;
 }
 
 static int shut_down_port(struct rvt_dev_info *rdi, u32 port)
@@ -274,7 +273,7 @@ static void fill(struct shca *s, unsigned int index)
 	s->rdi.driver_f = driver;
 	dev->phys_port_cnt = 1;
 	dev->node_guid = s->port.guids[0];
-	dev->dev.parent = &s->pci->dev;
+	dev->dev.parent = &s->platform->dev;
 	strscpy(dev->node_desc, description, sizeof(dev->node_desc));
 	ib_set_device_ops(dev, &device_ops);
 	rvt_set_ibdev_name(&s->rdi, "%s%d", "shca", index);
@@ -289,18 +288,22 @@ static void release(struct shca *s)
 	free_percpu(s->rvp.rc_delayed_comp);
 	if (s->sends)
 		destroy_workqueue(s->sends);
-	pci_dev_put(s->pci);
+	if (!IS_ERR_OR_NULL(s->platform))
+		platform_device_unregister(s->platform);
 	rvt_dealloc_device(&s->rdi);
 }
 
-static int allocate(struct shca *s)
+static int allocate(struct shca *s, unsigned int index)
 {
 	s->rvp.rc_acks = alloc_percpu(u64);
 	s->rvp.rc_qacks = alloc_percpu(u64);
 	s->rvp.rc_delayed_comp = alloc_percpu(u64);
 	s->sends = alloc_workqueue("shca", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM, 0);
-	s->pci = pci_get_device(PCI_ANY_ID, PCI_ANY_ID, NULL); /* rdmavt prints its name: any will do */
-	return s->rvp.rc_acks && s->rvp.rc_qacks && s->rvp.rc_delayed_comp && s->sends && s->pci ? 0 : -ENOMEM;
+	s->platform = platform_device_register_simple("shca", index, NULL, 0);
+	s->pci.dev.init_name = "shca";
+	if (IS_ERR(s->platform))
+		return PTR_ERR(s->platform);
+	return s->rvp.rc_acks && s->rvp.rc_qacks && s->rvp.rc_delayed_comp && s->sends ? 0 : -ENOMEM;
 }
 
 static int make(unsigned int index)
@@ -310,7 +313,7 @@ static int make(unsigned int index)
 
 	if (!s)
 		return -ENOMEM;
-	err = allocate(s);
+	err = allocate(s, index);
 	if (err)
 		goto free;
 	port_init(s, guid[index]);

@@ -16,6 +16,8 @@
 #ifndef SHCA_H
 #define SHCA_H
 
+#include <linux/pci.h>
+#include <linux/platform_device.h>
 #include <linux/atomic.h>
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
@@ -112,7 +114,8 @@ struct shca_pma {
 struct shca {
 	struct rvt_dev_info rdi; /* must be first: rvt_alloc_device */
 	struct rvt_ibport rvp;
-	struct pci_dev *pci;
+	struct platform_device *platform; /* what sysfs shows it on */
+	struct pci_dev pci;               /* of which rdmavt prints the name; there is none */
 	struct workqueue_struct *sends;
 	struct shca_port port;
 	struct shca_cable cable;

@@ -24,7 +24,7 @@ func withVoter(t *testing.T) []string {
 
 // TestDemoFleet checks that the demonstration of a fleet goes through all that happens to it, in order, and succeeds.
 func TestDemoFleet(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	needNamespaces(t)
 	demo := exec.Command(os.Args[0], "demo", "-fleet", "-duration", "2s")
 	demo.Env = withVoter(t)

@@ -104,7 +104,7 @@ func wantWell(t *testing.T, r demoResult, flows int) {
 
 // TestDemo checks that the demonstration succeeds, and that the captures of both fabrics agree with its counts.
 func TestDemo(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	needNamespaces(t)
 	dir := filepath.Join(t.TempDir(), "captures")
 	p := launch(t, "demo", "-duration", "3s", "-json", "-pcap", dir)
@@ -193,7 +193,7 @@ func checkIB(t *testing.T, file string) (n uint64) {
 // TestDemoInterrupted checks that an interrupted demonstration ends as if its time were over: no message that is under
 // way is lost.
 func TestDemoInterrupted(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	needNamespaces(t)
 	p := launch(t, "demo", "-duration", "10m")
 	p.await("progress", func() bool { return strings.Contains(p.stdout.String(), "deliveries") })

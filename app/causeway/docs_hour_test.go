@@ -18,7 +18,7 @@ var elsewhere = regexp.MustCompile(`^(sudo make deb|sudo causeway demo$|sudo mak
 // TestDocsFirstHour does what docs/first-hour.md says, command by command, and compares what each prints with what the
 // page says that it prints. The test does what systemd would do.
 func TestDocsFirstHour(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	w := newWalk(t)
 	w.replace = strings.NewReplacer("/etc/causeway", w.dir)
 	w.complete = true

@@ -15,7 +15,7 @@ var varying = []struct {
 }{
 	{regexp.MustCompile(`\b[0-9a-f][048c2ae6](:[0-9a-f]{2}){5}\b`), "MAC"}, // of hosts, not of groups
 	{regexp.MustCompile(`(^|\s)\d\d:\d\d:\d\d(\.\d+)?\b`), "${1}CLOCK"},
-	{regexp.MustCompile(`\b\d+(\.\d+)? ?(ns|µs|ms|s)\b`), "TIME"},
+	{regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)? ?(ns|µs|ms|s)\b`), "TIME"},
 	{regexp.MustCompile(`\d+ a second`), "N a second"},
 	{regexp.MustCompile(`messages [0-9]{3,}`), "messages MANY"},
 	{regexp.MustCompile(`[0-9]{3,} received`), "MANY received"},
@@ -60,6 +60,7 @@ func TestDocsSettled(t *testing.T) {
 	for _, c := range [][2]string{
 		{"a6:54:77:82:75:46 to 01:00:5e:09:09:09", "MAC to 01:00:5e:09:09:09"},
 		{"07:27:56  causeway  ready  up 6s  1 host", "CLOCK causeway ready up TIME 1 host"},
+		{"up 1m2s  1 host", "up TIME 1 host"},
 		{"A  B/S\nx    1\nx  2.5k\n\nc  1", "A B/S x N x N c 1"},
 		{"QPN 0x000077 QPN 0x5fe640", "QPN 0x000077 QPN QPN"},
 		{"length 130 bytes, 10 received, 1118 a second; 0 lost", "length 130 bytes, 10 received, N a second; 0 lost"},

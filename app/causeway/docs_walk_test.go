@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,10 +18,12 @@ import (
 // The folder is where a reader would be, and /run is empty.
 type walk struct {
 	t        *testing.T
+	began    time.Time
 	here     place
 	dir      string
 	replace  *strings.Replacer // what of the document is elsewhere here
 	complete bool              // a command whose output the document does not show prints nothing
+	played   bool              // an InfiniBand node
 
 	bridge  *program
 	started []*said
@@ -45,7 +48,7 @@ func newWalk(t *testing.T) *walk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	w := &walk{t: t, dir: dir, replace: strings.NewReplacer()}
+	w := &walk{t: t, began: time.Now(), dir: dir, replace: strings.NewReplacer()}
 	w.here = newPlaceWith(t, "-m", "mount -t tmpfs tmpfs /run && ip link set lo up")
 	w.shims()
 	return w
@@ -111,7 +114,7 @@ func (w *walk) step(line string) {
 	if l := w.last; w.complete && l != nil && !l.shown && l.out != "" && !strings.Contains(l.line, "doctor") {
 		w.t.Errorf("%s printed what the document does not show:\n%s", l.line, l.out)
 	}
-	w.t.Log(line)
+	w.t.Logf("%4.1f s: %s", time.Since(w.began).Seconds(), line)
 	w.ran++
 	w.do(line, w.replace.Replace(line))
 }
@@ -120,6 +123,9 @@ func (w *walk) step(line string) {
 func (w *walk) do(line, here string) {
 	w.t.Helper()
 	w.last = nil
+	if strings.Contains(line, "-on fabric:") {
+		w.awaitGone()
+	}
 	switch {
 	case strings.HasPrefix(line, "sudo systemctl start"):
 		w.startBridge("causeway run -c " + filepath.Join(w.dir, "bridge.toml"))
@@ -136,12 +142,48 @@ func (w *walk) do(line, here string) {
 		s := &said{program: start(w.t, w.command("exec "+here)), line: line}
 		w.started = append(w.started, s)
 		s.await("its first line", func() bool { return strings.Contains(s.stdout.String(), "\n") })
-		w.bridge.awaitLine("msg=ready") // once its node is there
+		w.awaitNode(s)
 	default:
 		w.last = &said{line: line}
 		w.run(w.last)
 		w.heard(line)
 	}
+}
+
+// lidOf finds an InfiniBand node's LID in its first line.
+var lidOf = regexp.MustCompile(` lid=(0x[0-9a-f]+) `)
+
+// awaitNode waits until the bridge knows the path to a node that has begun, as a reader does who is no faster: until
+// then what the node sends without a GRH is of an unknown source.
+func (w *walk) awaitNode(s *said) {
+	w.bridge.awaitLine("msg=ready")
+	at := lidOf.FindStringSubmatch(s.stdout.String())
+	if at == nil {
+		return // a RoCE host
+	}
+	known := regexp.MustCompile(at[1] + ` .* resolved\b`)
+	s.await("its path", func() bool {
+		out, err := w.command("causeway ctl show nodes").CombinedOutput()
+		return err == nil && known.Match(out)
+	})
+}
+
+// present matches a node's row while the bridge takes it to be there.
+var present = regexp.MustCompile(`\b(resolved|stale)\b`)
+
+// awaitGone waits until the bridge knows that the node that played before has gone. A notice that comes after the next
+// one has begun would make that one's LID stale for a moment.
+func (w *walk) awaitGone() {
+	for deadline := time.Now().Add(within); w.played; time.Sleep(10 * time.Millisecond) {
+		out, err := w.command("causeway ctl show nodes").CombinedOutput()
+		if err == nil && !present.Match(out) {
+			break
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("the node that played before has not gone: %v\n%s", err, out)
+		}
+	}
+	w.played = true
 }
 
 // heard waits until the listeners have what a sender has sent, as a reader does, who sees them end.
@@ -204,7 +246,8 @@ func (w *walk) expect(b block) {
 			}
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("line %d of the document: no command printed\n%s\nbut\n%s", b.line, want, got)
+			drops, _ := w.command("causeway ctl show drops").CombinedOutput()
+			w.t.Fatalf("line %d of the document: no command printed\n%s\nbut\n%s\nshow drops:\n%s", b.line, want, got, drops)
 		}
 		if w.last != nil && strings.Contains(w.last.line, " ctl ") {
 			w.run(w.last)

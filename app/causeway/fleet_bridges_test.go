@@ -73,6 +73,7 @@ type bridgeFleet struct {
 	build   string        // the program of members that are started; "": this one
 	keys    string        // lines that members' [fleet] has besides
 	behind  time.Duration // of what has left members, a fault may lose as much now
+	late    time.Duration // what a fault took to happen, in which it may lose, too
 	traffic *fleetTraffic // nil: none has begun
 }
 
@@ -275,6 +276,7 @@ func (f *bridgeFleet) dies(right, moment time.Duration) {
 	f.during("one is killed", moment, func() {
 		signalTo(f.t, f.members[1], syscall.SIGKILL)
 		f.share("half each after the kill", shares.Hosts/2, 2, 3)
+		f.members[1].wait()
 	})
 	f.back(1)
 	f.during("one is killed with its witness, as a machine dies", right+moment, func() {
@@ -337,7 +339,6 @@ func (f *bridgeFleet) killBoth(n int) {
 // from etcd. Nothing leaves twice or out of order, no two forward a share, and what is lost is bounded. CI's machine may be
 // three times too busy.
 func TestFleetOfBridges(t *testing.T) {
-	inQuiet(t)
 	const right, moment = time.Second, 3 * 150 * time.Millisecond
 	f := newFleet(t)
 	f.keys = "without_etcd = \"unanimous\"\n"

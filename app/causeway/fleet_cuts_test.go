@@ -31,7 +31,7 @@ func (f *bridgeFleet) cuts(right, moment time.Duration) {
 			f.behind = c.Most
 		}
 		f.during(c.What, c.Most, func() {
-			c.Cut()
+			f.late = c.Take()
 			f.share("half each: "+c.What, shares.Hosts/2, 1, 3)
 			c.Mend()
 			f.share("a third each again: "+c.What, shares.Hosts/3, 1, 2, 3)

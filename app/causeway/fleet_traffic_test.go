@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -146,21 +145,11 @@ func (f *bridgeFleet) during(what string, most time.Duration, happens func()) {
 		f.traffic = f.begin()
 	}
 	f.settled()
-	before, stretch := [2]map[*program][]string{f.noOverlap(false), f.noOverlap(true)}, fleettest.Bound(f.t)
+	stretch := fleettest.Bound(f.t)
 	happens()
 	next, until := f.assignment(), f.capture.Boundary()
-	worst, is := stretch(takeOver), 0
-	if worst > 2*takeOver {
-		is = 1
-	}
-	for p, lines := range f.noOverlap(is == 1) {
-		if more := lines[len(before[is][p]):]; len(more) > 0 && most == 0 {
-			most = takeOver
-			f.t.Logf("%s: shares passed without an overlap, because this machine is slow:\n%s", what, strings.Join(more, ""))
-		}
-	}
-	most = time.Duration(float64(most) * float64(worst) / float64(takeOver))
-	f.traffic.judge(what, most, next, until)
+	f.traffic.judge(what, stretch(most)+f.late, next, until)
+	f.late = 0
 }
 
 // settled waits until those members that run hear each other on both fabrics: what happens next, happens alone.
@@ -183,22 +172,4 @@ func (f *bridgeFleet) settled() {
 			}
 		}
 	}
-}
-
-// takeOver is how long shares may pass that do so without an overlap: an owner has a right for a second, and an heir takes what is
-// left without one at once.
-const takeOver = time.Second + 3*150*time.Millisecond
-
-// noOverlap returns what each member has logged of shares that passed to or from it with a loss, and, on a slow machine, of
-// members or of etcd that it did not hear in time. After one that was killed, its witness has written, too.
-func (f *bridgeFleet) noOverlap(slow bool) map[*program][]string {
-	said := map[*program][]string{}
-	for _, p := range f.members {
-		for line := range strings.Lines(p.stderr.String()) {
-			if strings.Contains(line, `"fleet_no_overlap"`) || slow && (strings.Contains(line, "no other member is heard") || strings.Contains(line, `"fleet_right_lapsed"`)) {
-				said[p] = append(said[p], line)
-			}
-		}
-	}
-	return said
 }

@@ -26,25 +26,8 @@ func TestMain(m *testing.M) {
 		main() // does not return
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", "6") // those that say so wait more than they compute
+	_ = flag.Set("test.parallel", "10") // those that say so wait more than they compute
 	os.Exit(m.Run())
-}
-
-// quiet keeps what computes much away from what the machine must be quick for.
-var quiet sync.RWMutex
-
-// beside runs a test of processes that wait more than they compute beside others.
-func beside(t *testing.T) {
-	t.Parallel()
-	quiet.RLock()
-	t.Cleanup(quiet.RUnlock)
-}
-
-// inQuiet runs a test beside none of those.
-func inQuiet(t *testing.T) {
-	t.Parallel()
-	quiet.Lock()
-	t.Cleanup(quiet.Unlock)
 }
 
 // text is the output of a process.

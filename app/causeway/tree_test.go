@@ -5,6 +5,7 @@ package main
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,15 +36,20 @@ func root(t *testing.T) string {
 	return ""
 }
 
+// TestTopLevel lists the root by a command: had it read the folder, go test would test this package again whenever Git has
+// touched .git. That the root has not changed is what the time of its last change says.
 func TestTopLevel(t *testing.T) {
-	entries, err := os.ReadDir(root(t))
+	if _, err := os.Stat(root(t)); err != nil {
+		t.Fatal(err)
+	}
+	names, err := exec.Command("ls", "-A", root(t)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range entries {
-		if !slices.Contains(topLevel, e.Name()) {
+	for name := range strings.Lines(string(names)) {
+		if name = strings.TrimSuffix(name, "\n"); !slices.Contains(topLevel, name) {
 			t.Errorf("%s lies at the root. The root is the map of the project: what is new belongs into one of its folders, "+
-				"or, if it is a new part of the bridge, into topLevel in this test", e.Name())
+				"or, if it is a new part of the bridge, into topLevel in this test", name)
 		}
 	}
 }
@@ -59,11 +65,11 @@ func sources(t *testing.T, extensions ...string) []source {
 	t.Helper()
 	dir := root(t)
 	var out []source
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	read := func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() && slices.Contains([]string{".git", "bin", "testdata"}, e.Name()):
+		case e.IsDir() && e.Name() == "testdata":
 			return fs.SkipDir
 		case e.IsDir() || !slices.Contains(extensions, filepath.Ext(path)):
 			return nil
@@ -77,9 +83,14 @@ func sources(t *testing.T, extensions ...string) []source {
 			out = append(out, s)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	}
+	for _, top := range topLevel {
+		if slices.Contains([]string{".git", "bin"}, top) {
+			continue
+		}
+		if err := filepath.WalkDir(filepath.Join(dir, top), read); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if len(out) == 0 {
 		t.Fatalf("no file with %v was found: this test looks in the wrong place", extensions)
@@ -102,7 +113,7 @@ func (s source) generated() bool {
 
 // isKernelModule reports whether a file is part of the guests' kernel, and has the kernel's licence and style.
 func (s source) isKernelModule() bool {
-	return strings.HasPrefix(s.path, "app/e2e/guest/shca/")
+	return strings.HasPrefix(s.path, "app/e2e/guest/shca/") || strings.HasPrefix(s.path, "app/e2e/guest/kernel/")
 }
 
 func TestLicenceLines(t *testing.T) {

@@ -118,9 +118,14 @@ func (q *queuePair) fail(now time.Time) {
 	q.drain()
 }
 
+// due reports whether the next step can be taken: what the worker has not taken by then is waited for until flushBy.
+func (r *recovery) due(now time.Time, drained func() bool) bool {
+	return !now.Before(r.next) && (!now.Before(r.flushBy) || drained())
+}
+
 // bringBack takes the next step, and reports whether the queue pair is up.
 func (t *qpTable) bringBack(q *queuePair, now time.Time) bool {
-	if now.Before(q.next) || now.Before(q.flushBy) && !q.drained() {
+	if !q.due(now, q.drained) {
 		return false
 	}
 	place, err := t.pkeys.indexOf(q.kind.pkey)

@@ -118,6 +118,17 @@ static void pieces_and_empty_messages(void)
 	verbs_free(w);
 }
 
+static void longest_message(void)
+{
+	warm();
+	w->dev->mtu = 500;
+	post(0, 1, 1, 500);
+	WANT(carry_out_all() == 1 && sent[0].len == 500);
+	post(0, 1, 1, 501);
+	WANT(count()->send_drops[SEND_DROP_mtu] == 1 && mlx5mem_waiting() == 0);
+	verbs_free(w);
+}
+
 static void queue_full(void)
 {
 	warm();
@@ -168,6 +179,7 @@ static void post_failed(void)
 	carry_out(room);
 	post(0, 1, 1, 100);
 	WANT(mlx5mem_waiting() == 1);
+	WANT(w->taken - w->ended - w->cleared == 1); /* what was refused holds no place */
 }
 
 static void error_in_a_list(void)

@@ -25,6 +25,7 @@ static const struct {
 	{"signals", signals, 64, ALL, 0},
 	{"fields", fields, 64, ALL, 0},
 	{"pieces and empty messages", pieces_and_empty_messages, 64, ALL, 0},
+	{"the longest message", longest_message, 64, ALL, 0},
 	{"queue full", queue_full, 64, ALL | LIBRARY_UNTRAPPED, 0},
 	{"post_failed", post_failed, 64, LIBRARY | LIBRARY_UNTRAPPED, 0},
 	{"error in a list", error_in_a_list, 64, ALL, 0},

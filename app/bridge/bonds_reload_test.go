@@ -144,6 +144,7 @@ func (b *segmented) names() (all []string) {
 
 // TestBondsReload needs root.
 func TestBondsReload(t *testing.T) {
+	t.Parallel()
 	sharedInterface(t)
 	for i := range 4 {
 		shell(t, strings.ReplaceAll(cableScript, "M", fmt.Sprint(i)))

@@ -213,12 +213,12 @@ const cableScript = "ip link add wireM type veth peer name oursM && ip link set 
 
 // TestBondsReopen needs root.
 func TestBondsReopen(t *testing.T) {
+	t.Parallel()
 	sharedInterface(t)
 	for i := range 2 {
 		shell(t, strings.ReplaceAll(cableScript, "M", fmt.Sprint(i)))
 	}
 	for _, second := range []string{"bond:active-backup,af_packet:ours0,af_packet:ours1", "af_packet:ours0"} {
-		t.Setenv("SECOND", second)
-		logTask(t, "bonds-reopen")
+		logTask(t, "bonds-reopen", "SECOND="+second)
 	}
 }

@@ -12,8 +12,10 @@ import (
 
 // TestTasks runs each of these tasks; what a task checks is said at its function.
 func TestTasks(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"carry", "pending", "idle", "never-run", "again", "mirrors", "rules", "counts", "cores", "management", "management-nowhere", "losses"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			out, err := task(t, name)
 			if err != nil {
 				t.Fatal(err)
@@ -45,6 +47,7 @@ func TestLeakIsReported(t *testing.T) {
 
 // TestFailures checks that a build that fails says why in one line, and leaves nothing behind.
 func TestFailures(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	topology := filepath.Join(dir, "bad.toml")
 	if err := os.WriteFile(topology, []byte("[fabric]\nmtu = 4096\n[[node]]\nname = \"x\"\nguid = 7\nrole = \"eccho\"\n"), 0o600); err != nil {

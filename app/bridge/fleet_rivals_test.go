@@ -111,6 +111,7 @@ func init() { tasks["fleet-twice"] = taskFleetTwice }
 // TestFleetTwice has a member of a fleet, with an etcd, and a node on its subnet that says that it is of a fleet of the same
 // name, which was founded first, and then that it was founded later.
 func TestFleetTwice(t *testing.T) {
+	t.Parallel()
 	url, _ := etcdtest.Start(t)
 	text, err := task(t, "fleet-twice", "ETCD="+url)
 	if err != nil {

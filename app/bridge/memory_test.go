@@ -16,6 +16,7 @@ import (
 )
 
 func TestPoolFitsMemory(t *testing.T) {
+	t.Parallel()
 	for _, mtu := range []string{"1500", "4200", "5000", "7000"} {
 		if out, err := task(t, "memory", "MTU="+mtu); err != nil {
 			t.Errorf("MTU %s: %v", mtu, err)

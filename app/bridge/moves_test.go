@@ -89,6 +89,7 @@ func (b *Bridge) rejectsHost() error {
 }
 
 func TestMoves(t *testing.T) {
+	t.Parallel()
 	out, err := task(t, "moves")
 	if err != nil {
 		t.Fatal(err)

@@ -334,4 +334,7 @@ func (s *portsReload) fails(is string) error {
 }
 
 // TestEthernetPortsReload has two ring ports, of which one or both are there.
-func TestEthernetPortsReload(t *testing.T) { logTask(t, "ports-reload") }
+func TestEthernetPortsReload(t *testing.T) {
+	t.Parallel()
+	logTask(t, "ports-reload")
+}

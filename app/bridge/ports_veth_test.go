@@ -123,6 +123,7 @@ func withoutSecond(both *config.Config) *config.Config {
 
 // TestEthernetPortsOverVeth needs root.
 func TestEthernetPortsOverVeth(t *testing.T) {
+	t.Parallel()
 	sharedInterface(t)
 	shell(t, "ip link add wire2 type veth peer name shared2 && ip link set wire2 up && ip link set shared2 up"+
 		" && until ip link show wire2 | grep -q 'state UP' && ip link show shared2 | grep -q 'state UP'; do sleep .01; done")

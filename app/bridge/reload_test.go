@@ -344,8 +344,10 @@ func taskReloadPKeys() (string, error) {
 }
 
 func TestReload(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"reload-keys", "reload-traffic", "single-changes", "reload-ended", "reload-pkeys"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			out, err := task(t, name)
 			if err != nil {
 				t.Fatal(err)

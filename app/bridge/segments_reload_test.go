@@ -250,7 +250,10 @@ func (b *Bridge) rejects(both *config.Config) error {
 	return nil
 }
 
-func TestSegmentsReload(t *testing.T) { logTask(t, "segments-reload") }
+func TestSegmentsReload(t *testing.T) {
+	t.Parallel()
+	logTask(t, "segments-reload")
+}
 
 // TestPolicyByNumber has segments whose numbers are not their places in the file.
 func TestPolicyByNumber(t *testing.T) {

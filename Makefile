@@ -180,7 +180,7 @@ soak: build ## run the bridge for DURATION (default 60s) while all around it fai
 
 .PHONY: flaky
 flaky: build ## test SLOW, the packages that take longest, RUNS times beside two busy loops; SCENARIOS=PATTERN: these, too (root)
-	@FLEET='$(FLEET)' .ci/flaky '$(RUNS)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') $(SLOW)
+	@ALONE='$(ALONE)' FLEET='$(FLEET)' .ci/flaky '$(RUNS)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') $(SLOW)
 
 .PHONY: fuzz
 fuzz: deps go ## run each fuzzer, of Go and of C, for FUZZTIME (default 10s); 1000x is a number of inputs

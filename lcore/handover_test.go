@@ -334,3 +334,21 @@ func TestKeptIsCountedOnce(t *testing.T) {
 	want(t, "marked, from InfiniBand", s.counters(lcore.IBToRoCE).CongestionMarked, 1)
 	want(t, "sent", len(s.toIB(0))+len(s.toRoCE(0)), 4)
 }
+
+// TestCarryBounded fills the set of what others have carried. What has no room is refused whole.
+func TestCarryBounded(t *testing.T) {
+	const most = 32768
+	s := newRig(t, smallFixture().with(member))
+	rights, id := lcore.RightsOf(s.datapath), uint64(0)
+	for _, c := range []struct {
+		ids int
+		fit bool
+	}{{most - 1, true}, {2, false}, {1, true}, {1, false}, {0, true}} {
+		ids := make([]uint64, c.ids)
+		for i := range ids {
+			id++
+			ids[i] = id
+		}
+		want(t, fmt.Sprintf("%d more fit", c.ids), rights.Carry(ids), c.fit)
+	}
+}

@@ -69,6 +69,7 @@ func TestTwoPorts(t *testing.T) {
 	}
 	s.fromIB(received(), received(func(m *message) { m.QPN += inSecond }), received(toGroup(w.group(group4).MGID)), received(toGroup(w.second.group(group4).MGID)),
 		received(func(m *message) { m.QPN += inSecond; m.Payload = pattern(99) }))
+	var bytes [2]uint64
 	for port, mac := range []frame.MAC{bridgeMAC, secondMAC} {
 		got := s.sentBy(port, 0)
 		want(t, "frames", len(got), 2+port)
@@ -77,12 +78,14 @@ func TestTwoPorts(t *testing.T) {
 			if err != nil || p.Src != mac || p.Tag != nil || i == 2 && len(p.Payload) != 99 {
 				t.Errorf("port %d: frame %d: %v, %+v", port, i, err, p)
 			}
+			bytes[port] += uint64(len(p.Payload))
 		}
 	}
 	for i, c := range s.datapath.PortCounters() {
 		want(t, "received by a port", c[lcore.RoCEToIB].Received, uint64(4))
 		want(t, "sent for it", c[lcore.RoCEToIB].Sent, uint64(4))
 		want(t, "sent by it", c[lcore.IBToRoCE].Sent, uint64(2+i))
+		want(t, "bytes sent by it", c[lcore.IBToRoCE].SentBytes, bytes[i])
 	}
 }
 

@@ -147,6 +147,11 @@ func TestVirtualMAC(t *testing.T) {
 	if got := s.source(received()); got != bridgeMAC {
 		t.Errorf("to a host of another bridge, by a proxy QP of this one, from %v", got)
 	}
+	s.open(everyShare()...)
+	s.part(lcore.Part{Open: some(everyShare()...), Leave: some(shares.OfHost(hostMAC))})
+	if got := s.source(received()); got != bridgeMAC {
+		t.Errorf("to a host whose share passes to another bridge, from %v", got)
+	}
 }
 
 // A host that moves is of the share of its new MAC address: what it sends, and what is sent to it.

@@ -57,16 +57,27 @@ func TestMirrorFilters(t *testing.T) {
 	}
 }
 
-// A packet without a DETH is found by its destination's QPN, and not by its ICRC, which lies where a source QPN would.
+// A packet without a DETH is found by its destination's QPN, and not by its ICRC, which lies where a source QPN would. A fragment
+// that is not the first one has neither, whatever its bytes look like.
 func TestMirrorFiltersWithoutDETH(t *testing.T) {
 	s := newRig(t, smallFixture())
 	ack := short(v4(), 0x11, 4)
 	notQPN := binary.BigEndian.Uint32(ack[len(ack)-4:]) & 0xffffff
-	for filter, want := range map[string]int{"0x123": 2, fmt.Sprintf("%#x", notQPN): 0} {
-		l := s.filtered("qpn", filter)
-		s.fromRoCE(ack)
-		if n := len(l.end()); n != want {
-			t.Errorf("qpn %s: saw %d points, want %d", filter, n, want)
+	for _, c := range []struct {
+		name   string
+		frame  []byte
+		filter string
+		want   int
+	}{
+		{"by its destination", ack, "0x123", 2},
+		{"by its ICRC", ack, fmt.Sprintf("%#x", notQPN), 0},
+		{"a first fragment", sum(patch(v4(), at4Frag, 0x20, 0)), "0x123", 2},
+		{"the last fragment", sum(patch(v4(), at4Frag, 0, 1)), "0x123", 0},
+	} {
+		l := s.filtered("qpn", c.filter)
+		s.fromRoCE(c.frame)
+		if n := len(l.end()); n != c.want {
+			t.Errorf("%s: qpn %s: saw %d points, want %d", c.name, c.filter, n, c.want)
 		}
 	}
 }

@@ -151,8 +151,10 @@ func (r *reader) take(e event) {
 		}
 		r.printed[key].WriteString(e.Output)
 	case isPart || test == "":
-	case e.Action == "run":
+	case e.Action == "run" || e.Action == "cont":
 		r.running[key] = time.Now()
+	case e.Action == "pause": // until those that run alone have ended
+		delete(r.running, key)
 	case e.Action == "pass" || e.Action == "fail" || e.Action == "skip":
 		r.end(e, key)
 	}

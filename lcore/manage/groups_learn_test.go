@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -264,11 +263,11 @@ func TestConfiguredWins(t *testing.T) {
 	})
 }
 
-// TestLearnFlood checks that 10 000 groups that are reported repeatedly are counted by reason, that memory does not
-// grow, that configured groups are not delayed by learned ones that cannot be joined, and that the bridge is ready.
+// TestLearnFlood checks that 10 000 groups at a time, old and new, are counted by reason, that memory does not grow by what is
+// refused, that configured groups are not delayed by learned ones that cannot be joined, and that the bridge is ready.
 func TestLearnFlood(t *testing.T) {
 	bubble(t, "10 000 groups", func(t *testing.T) {
-		const flood, most = 10_000, 64
+		const flood, most, rounds = 10_000, 64, 20
 		size := tables.Config{MaxHosts: 4, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 256, MaxReaders: 1}
 		s := startWith(t, size, learning(func(c *manage.Config, d *ibPort) {
 			c.Ranges[0].Most, c.MaxGroups = most, 128
@@ -280,8 +279,11 @@ func TestLearnFlood(t *testing.T) {
 				return errors.New("no answer")
 			}
 		}))
-		round := func() {
+		round := func(n int) {
 			for i := range flood {
+				if i >= most { // the first ones are learned, and reported again
+					i += n % 6 * flood
+				}
 				ip := netip.AddrFrom4([4]byte{239, 2, byte(i >> 8), byte(i)})
 				s.w.give(manage.Punted{Data: reportOf(hostLink, host4, frame.JoinRecord(ip))})
 			}
@@ -289,17 +291,18 @@ func TestLearnFlood(t *testing.T) {
 			synctest.Wait()
 			s.w.take()
 		}
-		round()
-		before := heapOfGroups()
-		for range 5 {
-			round()
+		round(0)
+		before := int(heapNow())
+		for n := range rounds - 1 {
+			round(n + 1)
 		}
-		grown := heapOfGroups() - before
+		grown := int(heapNow()) - before
 		c := s.count()
-		if st := s.loop.Status(); st.Learned != most || !st.Ready || c.GroupsRejected["range_full"] != 6*(flood-most) || c.GroupsLearned != most {
+		if st := s.loop.Status(); st.Learned != most || !st.Ready || c.GroupsRejected["range_full"] != rounds*(flood-most) || c.GroupsLearned != most {
 			t.Errorf("status %+v", st)
 		}
-		if s.ibPort.busiest > 20 || grown > 1<<20 || s.log.count("group_rejected") > 100 {
+		// 16 bytes a report would be 3 MB; what others in this process keep varies by 1.
+		if s.ibPort.busiest > 20 || grown > 2<<20 || s.log.count("group_rejected") > 100 {
 			t.Errorf("%d requests at a time, %d bytes more, %d lines", s.ibPort.busiest, grown, s.log.count("group_rejected"))
 		}
 		s.set(both(netip.MustParseAddr("239.1.2.4"))) // its request is answered
@@ -308,11 +311,4 @@ func TestLearnFlood(t *testing.T) {
 			t.Errorf("a configured group waits: %+v", st)
 		}
 	})
-}
-
-func heapOfGroups() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
 }

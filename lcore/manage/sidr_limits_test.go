@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"testing"
 	"time"
 
@@ -275,7 +274,7 @@ func TestServiceFlood(t *testing.T) {
 		s.w.mu.Lock()
 		s.w.more = func() *manage.Punted {
 			if n == flood/3 || n == flood {
-				size[n/flood] = heap()
+				size[n/flood] = heapNow()
 			}
 			if n++; n > flood {
 				return nil
@@ -311,14 +310,6 @@ func TestServiceFlood(t *testing.T) {
 			t.Errorf("%v are under way", s.loop.Status().Asked)
 		}
 	})
-}
-
-// heap returns how much memory is in use.
-func heap() uint64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc + m.StackInuse
 }
 
 // TestServing checks that requests are taken as soon as the port can, and that none is left at the end.

@@ -4,7 +4,6 @@ package lcore_test
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"testing"
 
@@ -97,7 +96,6 @@ func TestMessagesShare(t *testing.T) {
 			for i := range w.hosts {
 				w.hosts[i].Confirmed = true
 			}
-			w.config.Allow = []netip.Prefix{netip.MustParsePrefix("10.10.0.0/16")}
 			s := newRig(t, w)
 			if err := s.datapath.SetBridges(append(slices.Clone(otherListedMACs), listedMAC)); err != nil {
 				t.Fatal(err)
@@ -132,7 +130,8 @@ func checkRoom(t *testing.T, s *rig) {
 	for _, mac := range otherListedMACs {
 		s.fromRoCE(v4(bridgeMessage(), peer4, own4, fromMAC(mac)))
 	}
-	s.fromRoCE(wants(hostIP, 0x99999), v6(func(p *roce.Packet) { p.SrcQP = 0x99999 }))
+	another := func(p *roce.Packet) { p.SrcQP = 0x99999 }
+	s.fromRoCE(v4(another), v6(another), v1(another))
 	after := s.counters(lcore.RoCEToIB)
 	if s.datapath.Counters().Punt.Handed == handed {
 		t.Error("ARP finds no room")

@@ -37,11 +37,11 @@ func (f *bridgeFleet) push(text string) *program {
 // pushed checks how a push ends, and what it says.
 func (f *bridgeFleet) pushed(p *program, code int, says ...string) {
 	f.t.Helper()
-	got, said := p.wait(), ""
-	said = p.stdout.String() + p.stderr.String()
+	got := p.wait()
+	said := p.stdout.String() + p.stderr.String()
 	for _, part := range says {
 		if got != code || !strings.Contains(said, part) {
-			f.t.Errorf("exit code %d, want %d and %q:\n%s", got, code, part, said)
+			f.t.Fatalf("exit code %d, want %d and %q:\n%s", got, code, part, said)
 		}
 	}
 }

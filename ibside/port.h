@@ -36,10 +36,10 @@ enum {
 	IB_RECV_SOLICITED = 4,
 	IB_RECV_FECN = 8, /* BTH.FECN was set; never seen by verbs */
 
-	/* Of several ports (ibside/multipath). What has one of the first two is to be dropped. */
-	IB_RECV_STANDBY = 16,   /* its group is taken from another port */
-	IB_RECV_DUPLICATE = 32, /* another port has brought it */
+	/* Of several ports (ibside/multipath). */
+	IB_RECV_ASK = 16,       /* arrived() says whether it may cross */
 	IB_RECV_PORT_SHIFT = 6, /* the upper bits: the port that it came by */
+	IB_RECV_SEVERAL = IB_RECV_ASK | 3 << IB_RECV_PORT_SHIFT,
 };
 
 /* What an address handle contains: where on the subnet a message goes. Filled by the worker per
@@ -80,6 +80,13 @@ struct ib_recv {
 	uint8_t flags; /* IB_RECV_* */
 };
 
+/* What a port of several says of a message that would cross. */
+enum ib_arrival {
+	IB_ARRIVAL_TAKEN,
+	IB_ARRIVAL_STANDBY,   /* its group is taken from another port */
+	IB_ARRIVAL_DUPLICATE, /* another port has brought it */
+};
+
 /* One worker's share of a port. */
 struct ib_port {
 	void *self;
@@ -89,6 +96,10 @@ struct ib_port {
 
 	/* Takes up to n received messages. */
 	unsigned (*poll)(void *self, struct ib_recv *recvs, unsigned n);
+
+	/* Takes note of a message with IB_RECV_ASK that would cross, as poll() has given it, and says whether it may.
+	 * Who may not cross is not noted: nobody else's messages depend on theirs. */
+	enum ib_arrival (*arrived)(void *self, const struct ib_recv *r); /* NULL: no message has IB_RECV_ASK */
 
 	/* Frees the mbufs of completed sends and reposts receive buffers; called once per loop. */
 	void (*free)(void *self);

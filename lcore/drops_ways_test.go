@@ -62,9 +62,15 @@ var wayCases = []wayCase{
 	}},
 	{"a completion of 39 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBCut(received(), 39) }},
 	{"a completion of 0 bytes", "wc_short", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBCut(received(), 0) }},
-	{"by a port that is not the active one", "standby_port", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBMarked(received(toGroup(mgidOf(group4))), 16) }},
-	{"by another port before", "duplicate", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBMarked(received(toGroup(mgidOf(group4))), 32) }},
-	{"by a port that is not the active one, and congested", "standby_port", lcore.IBToRoCE, 1, nil, func(s *rig) { s.fromIBMarked(received(toGroup(mgidOf(group4))), 16|8) }},
+	{"by a port that is not the active one", "standby_port", lcore.IBToRoCE, 1, onTwoFabrics, func(s *rig) { s.byPort(1, received(toGroup(mgidOf(group4)))) }},
+	{"by another port before", "duplicate", lcore.IBToRoCE, 1, onTwoFabrics, func(s *rig) {
+		x := received(toGroup(mgidOf(group6)), func(m *message) { m.HasImm, m.Imm = true, 7 })
+		s.byPort(0, x)
+		s.byPort(1, x)
+	}},
+	{"by a port that is not the active one, of a node that nobody knows", "node_unknown", lcore.IBToRoCE, 1, onTwoFabrics, func(s *rig) {
+		s.byPort(1, received(toGroup(mgidOf(group4)), fromNode(mustGID("fe80::99"), 99)))
+	}},
 	{"the IB port full", "ib_full", lcore.RoCEToIB, 3, nil, func(s *rig) {
 		s.fromRoCE(repeat(v4(), rigRing)...)
 		s.fromRoCE(repeat(v4(), 3)...)

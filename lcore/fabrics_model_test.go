@@ -20,13 +20,12 @@ type fabricsModel struct {
 	streams  [16][8]modelStream
 	clock    uint64
 	received [2]uint64
-	marks    [2]map[string]uint64 // how many of a port's messages were marked, by the mark
-	other    map[string]uint64    // why marked messages were dropped if not for that
+	marks    [2]map[string]uint64 // why a port's messages were dropped by its own word, and how many
 }
 
 // newFabricsModel is made after the rig, which has the ports.
 func newFabricsModel(w *fixture) *fabricsModel {
-	m := &fabricsModel{reference: newReference(w), fabrics: w.fabrics, other: map[string]uint64{}}
+	m := &fabricsModel{reference: newReference(w), fabrics: w.fabrics}
 	for i := range m.slids {
 		m.slids[i], m.marks[i] = map[ib.LID]ib.LID{}, map[string]uint64{}
 		for _, d := range m.destinations {
@@ -112,19 +111,13 @@ func inOrder(all []arrival, rounds uint64) []arrival {
 func (m *fabricsModel) fromFabric(a *arrival) ([]byte, string) {
 	x := a.message
 	m.received[a.port]++
-	m.marked = m.rename(a.port, &x)
-	f, why := m.fromIB(&x)
-	if m.marked != "" {
-		m.marks[a.port][m.marked]++
-		if why != m.marked {
-			m.other[why]++
-		}
-	}
-	return f, why
+	m.ask = m.rename(a.port, &x)
+	return m.fromIB(&x)
 }
 
-// rename puts the datapath's addresses in place of the port's, and returns the mark that the port gives the message.
-func (m *fabricsModel) rename(port int, x *message) (mark string) {
+// rename puts the datapath's addresses in place of the port's, and returns what says why a message that would cross may
+// not; nil: it may.
+func (m *fabricsModel) rename(port int, x *message) (ask func() string) {
 	number := func() {
 		i := slices.Index(m.members[port].qpns, x.QPN)
 		if x.QPN = 0; i >= 0 {
@@ -134,7 +127,7 @@ func (m *fabricsModel) rename(port int, x *message) (mark string) {
 	if !x.HasGRH {
 		x.SLID = m.slids[port][x.SLID]
 		number()
-		return ""
+		return nil
 	}
 	from, to := ib.GID(x.GRH[8:24]), ib.GID(x.GRH[24:40])
 	if d := m.find(port, from); d != nil {
@@ -142,22 +135,27 @@ func (m *fabricsModel) rename(port int, x *message) (mark string) {
 	}
 	if x.GRH[0]>>4 != 6 || x.GRH[24] != 0xff {
 		number()
-		return ""
+		return nil
 	}
 	d := m.find(port, to)
 	if slices.Contains(slices.Concat(memberGIDs[0], memberGIDs[1]), from) {
-		return ""
+		return nil
 	}
-	switch {
-	case d == nil: // nothing tells whose turn it is
-		return "standby_port"
-	case !d.take[port]:
-		mark = "standby_port"
-	case m.isCopy(d, port, x):
-		mark = "duplicate"
+	if d != nil {
+		copy(x.GRH[24:], d.gid[:])
 	}
-	copy(x.GRH[24:], d.gid[:])
-	return mark
+	return func() (why string) {
+		switch {
+		case d == nil || !d.take[port]: // of a group without a name nothing tells whose turn it is
+			why = "standby_port"
+		case m.isCopy(d, port, x):
+			why = "duplicate"
+		}
+		if why != "" {
+			m.marks[port][why]++
+		}
+		return why
+	}
 }
 
 // A modelStream is the messages of which copies are told by their numbers: those of one sender to one group.
@@ -168,8 +166,8 @@ type modelStream struct {
 }
 
 type modelKey struct {
-	a, b uint64
-	to   *fabricsDestination
+	from, own [2]uint64
+	to        *fabricsDestination
 }
 
 type seenNumber struct {
@@ -181,19 +179,18 @@ const modelWindow = 2048
 
 // isCopy reports whether the other port has brought a message at least as often, counting this one.
 func (m *fabricsModel) isCopy(d *fabricsDestination, port int, x *message) bool {
-	key, number, ok := modelKey{to: d}, x.Imm, x.HasImm
+	pair := binary.LittleEndian.Uint64
+	key, number, ok := modelKey{from: [2]uint64{pair(x.GRH[8:]), pair(x.GRH[16:])}, to: d}, x.Imm, x.HasImm
 	switch d.rule.Tell {
 	case multipath.TellNothing:
 		return false
-	case multipath.TellImm:
-		key.a, key.b = binary.LittleEndian.Uint64(x.GRH[8:]), binary.LittleEndian.Uint64(x.GRH[16:])
 	case multipath.TellPGM:
 		if ok = len(x.Payload) >= 20; ok {
 			var k [16]byte
 			copy(k[:5], x.Payload)
 			k[4] &= 0xf
 			copy(k[8:], x.Payload[8:14])
-			key.a, key.b = binary.LittleEndian.Uint64(k[:]), binary.LittleEndian.Uint64(k[8:])
+			key.own = [2]uint64{pair(k[:]), pair(k[8:])}
 			number = binary.BigEndian.Uint32(x.Payload[16:])
 		}
 	}
@@ -218,7 +215,7 @@ func (m *fabricsModel) isCopy(d *fabricsDestination, port int, x *message) bool 
 // place is the port's choice, and no rule: the model makes the same one, because otherwise it would remember others.
 func (m *fabricsModel) stream(key modelKey) *modelStream {
 	to := uint64(1 + slices.Index(m.destinations, key.to)) // groups are numbered as they are joined
-	set := &m.streams[(key.a^key.b*3^to)*0x9e3779b97f4a7c15>>60]
+	set := &m.streams[(key.from[0]^key.from[1]*3^key.own[0]*5^key.own[1]*7^to)*0x9e3779b97f4a7c15>>60]
 	oldest := &set[0]
 	for i := range set {
 		s := &set[i]

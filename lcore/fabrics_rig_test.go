@@ -184,6 +184,24 @@ func (f *fabrics) known(gid ib.GID) *fabricsDestination {
 	return nil
 }
 
+// readdress puts a port's GID of a destination in place of the datapath's, if the port reaches it.
+func (f *fabrics) readdress(port int, gid []byte) {
+	if d := f.known(ib.GID(gid)); d != nil && d.by[port] != nil {
+		copy(gid, d.by[port].gid[:])
+	}
+}
+
+// byPort delivers a message to a group, which has the datapath's addresses, by one of the ports.
+func (s *rig) byPort(port int, x message) {
+	s.t.Helper()
+	s.fabrics.readdress(port, x.GRH[8:24])
+	s.fabrics.readdress(port, x.GRH[24:])
+	if s.fabrics.members[port].Deliver(0, []fabricport.Received{fabricport.Received(x)}) != 1 {
+		s.t.Fatal("the port did not take the message")
+	}
+	s.work()
+}
+
 func (f *fabrics) gids(gid ib.GID) []ib.GID {
 	out := make([]ib.GID, 2)
 	if d := f.known(gid); d != nil {

@@ -73,7 +73,7 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 	const void *to = l->to_entry[i];
 	struct message *msg = &e->message[i];
 	const struct segment *s;
-	if (unlikely(msg->recv->flags != IB_RECV_GRH || msg->header != HEADER_GRH || !from || !to))
+	if (unlikely((msg->recv->flags & ~IB_RECV_SEVERAL) != IB_RECV_GRH || msg->header != HEADER_GRH || !from || !to))
 		return UNUSUAL;
 	const struct roce_peer *peer =
 		group ? fastroute_group(w->datapath, to, msg, &s) : fastroute_host(w->datapath, to, msg, &s);
@@ -83,8 +83,14 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 	bool six = !is_ipv4(peer->ip);
 	if (unlikely(six ? is_zero(from->ip6) : load32(from->ip4 + 12) == 0))
 		return UNUSUAL;
+	enum drop d = PASS;
+	if (group && unlikely(msg->recv->flags & IB_RECV_ASK))
+		d = ask_port(w, e, msg);
+	if (unlikely(d))
+		return d;
 	mark_used(w->datapath, &from->used);
-	enum drop d = group ? apply_group_actions(w, to, msg) : PASS;
+	if (group)
+		d = apply_group_actions(w, to, msg);
 	if (unlikely(d))
 		return d;
 	*icrc = six ? fastroute_write_six(w, msg, to, s, from->ip6, group)

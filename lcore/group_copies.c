@@ -32,7 +32,23 @@ static void peer_in(const struct segment *s, const struct mgid_entry *m, struct 
 	peer->l2 = mac | (uint64_t)s->vlan << L2_MAC_BITS;
 }
 
-/* The route in one segment. A node reaches it by what the segment is bound to, or by the group's own partition. */
+static bool fits(const struct segment *s, const struct mgid_entry *m, const struct message *msg)
+{
+	return msg->payload_len <= m->mtu && ((m->version & PLAIN_UDP) || msg->payload_len <= s->roce_mtu);
+}
+
+bool crosses_to_segments(const struct datapath *dp, const struct mgid_entry *m, const struct source_entry *source,
+			 const struct message *msg)
+{
+	for (uint32_t left = m->id >> GROUP_ID_BITS; left && m->flags & GROUP_TO_ROCE; left &= left - 1) {
+		const struct segment *s = &dp->segment[__builtin_ctz(left)];
+		if (fits(s, m, msg) && !refuse_source(dp, source, s, partition_in(m, true), !is_ipv4(m->peer.ip)))
+			return true;
+	}
+	return false;
+}
+
+/* The route in one segment. */
 static enum drop route_in(struct worker *w, const struct segment *s, const struct mgid_entry *m,
 			  const struct source_entry *source, const struct message *msg, struct route *r,
 			  struct roce_peer *peer)
@@ -41,12 +57,7 @@ static enum drop route_in(struct worker *w, const struct segment *s, const struc
 	r->segment = s;
 	r->to = peer;
 	r->group = true;
-	if (msg->payload_len > m->mtu || (r->version != PLAIN_UDP && msg->payload_len > s->roce_mtu))
-		return DROP_mtu_exceeded;
-	enum drop d = route_from(w, source, r);
-	if (d != DROP_wrong_partition || source->partition != partition_in(m, true))
-		return d;
-	return route_from_node(w, source, r);
+	return fits(s, m, msg) ? route_from(w, source, partition_in(m, true), r) : DROP_mtu_exceeded;
 }
 
 /* Adds a copy of a message, whose headers are not written yet. */

@@ -55,6 +55,27 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 	return PASS;
 }
 
+/* Whether a message to a group would cross, if its copies and its share were not looked at. */
+static bool would_cross(const struct datapath *dp, const struct mgid_entry *m, const struct source_entry *source,
+			struct message *msg)
+{
+	struct route r;
+	if (m && m->version & SHARED)
+		return crosses_to_segments(dp, m, source, msg);
+	return !route_to_group(dp, m, msg, &r) &&
+	       !refuse_source(dp, source, r.segment, PARTITION_HEARD, !is_ipv4(m->peer.ip));
+}
+
+/* Has a port of several decide on message i, to a group, if it would cross: a member of a fleet on all, so that it
+ * knows which are copies when it takes a share over. */
+static __rte_noinline enum drop ask_first(struct worker *w, struct egress *e, unsigned i)
+{
+	struct message *msg = &e->message[i];
+	if (!would_cross(w->datapath, e->lookup.to_entry[i], e->lookup.from_entry[i], msg))
+		return PASS;
+	return ask_port(w, e, msg);
+}
+
 /* Finds the route of message i. Returns a drop reason, or PLAIN for a group of plain UDP. The bridge's own messages to
  * a group come back to it, and are dropped. */
 static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i, struct route *r)
@@ -65,19 +86,22 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	const struct source_entry *source = l->from_entry[i];
 	const void *to = l->to_entry[i];
 	unsigned flags = source ? source->flags & (NODE_OWN | NODE_HEARD) : 0;
+	enum drop d;
 	if (unlikely(flags & NODE_OWN))
 		return DROP_loop_self;
+	if (unlikely(group && e->message[i].recv->flags & IB_RECV_ASK) && unlikely(d = ask_first(w, e, i)))
+		return d;
 	if (unlikely(group && to && !holds_group(w, to)))
 		return source && source->flags & NODE_BRIDGE ? DROP_loop_bridge : DROP_not_mine;
 	if (unlikely(group && to && ((const struct mgid_entry *)to)->version & SHARED)) {
 		struct route first; /* so that the caller's stays in registers */
-		unsigned d = route_to_segments(w, e, i, to, source, &first);
+		unsigned why = route_to_segments(w, e, i, to, source, &first);
 		*r = first;
-		return d;
+		return why;
 	}
-	enum drop d = group ? route_to_group(w->datapath, to, msg, r) : route_to_proxy_qp(w->datapath, to, msg, r);
+	d = group ? route_to_group(w->datapath, to, msg, r) : route_to_proxy_qp(w->datapath, to, msg, r);
 	if (likely(!d))
-		d = route_from(w, source, r);
+		d = route_from(w, source, PARTITION_HEARD, r);
 	if (unlikely(flags) && likely(!d))
 		table_hear(w->datapath->tables, source->id, partition_in(to, group));
 	if (likely(d || !group))

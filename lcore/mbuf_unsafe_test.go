@@ -43,15 +43,6 @@ func (s *rig) fromIBCut(msg message, n int) {
 	s.fromIBChanged(msg, func(h *mbufHead) { h.dataLen, h.pktLen = uint16(n), uint32(n) })
 }
 
-// fromIBMarked delivers a message that a port of several has marked, with flags of struct ib_recv.
-func (s *rig) fromIBMarked(msg message, flags uint8) {
-	s.t.Helper()
-	const flagsAt = 23 // in the private area, where a ring port has struct ib_recv
-	s.fromIBChanged(msg, func(h *mbufHead) {
-		*(*uint8)(unsafe.Add(unsafe.Pointer(h), 128+flagsAt)) |= flags
-	})
-}
-
 // fromIBChanged delivers a message as a ring port cannot, so the mbuf is changed in the ring. To know which mbuf that
 // is, all others are taken first.
 func (s *rig) fromIBChanged(msg message, change func(h *mbufHead)) {

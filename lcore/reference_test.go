@@ -24,7 +24,7 @@ type reference struct {
 	byMGID map[ib.GID]*tables.Group
 	psn    *[256]uint32   // by which segments number their packets together
 	alone  []netip.Prefix // allowed in this segment only
-	marked string         // why the port wants the next message dropped; "": it does not
+	ask    func() string  // why the port wants the next message dropped that would cross; nil: it is not asked
 }
 
 func newReference(w *fixture) *reference {

@@ -221,9 +221,6 @@ func (r *reference) fromIB(m *message) ([]byte, string) {
 		HasImm: m.HasImm, Imm: m.Imm, Payload: m.Payload, TClass: r.config.DSCPOfSL[m.SL&15] << 2,
 	}
 	from, mgid, why := r.origin(m, &out)
-	if r.marked != "" && why != "grh_class" { // whoever has sent it
-		why = r.marked
-	}
 	if why != "" {
 		return nil, why
 	}
@@ -245,6 +242,11 @@ func (r *reference) fromIB(m *message) ([]byte, string) {
 	}
 	if !out.SrcIP.IsValid() {
 		return nil, "node_no_ip"
+	}
+	if r.ask != nil {
+		if why = r.ask(); why != "" {
+			return nil, why
+		}
 	}
 	if out.Version == 1 && out.DstIP.Is4() && out.DstIP.IsMulticast() {
 		out.DstIP = ib.MGIDRoCEv1(out.DstIP).Addr()

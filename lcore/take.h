@@ -96,41 +96,30 @@ static inline enum drop take_one(const struct datapath *dp, const struct ib_recv
 	return classify(dp, msg, area_of(msg));
 }
 
-enum { IB_RECV_MARKS = IB_RECV_FECN | IB_RECV_STANDBY | IB_RECV_DUPLICATE };
-
-/* Returns whether a message is to be dropped for the marks that its port gave it, and counts that it met congestion if
- * not. */
-static enum drop check_marks(struct direction_counters *c, uint8_t flags, enum origin from)
-{
-	if (flags & (IB_RECV_STANDBY | IB_RECV_DUPLICATE))
-		return flags & IB_RECV_STANDBY ? DROP_standby_port : DROP_duplicate;
-	c->events[EVENT_ECN_CE] += from == FROM_PORT;
-	return PASS;
-}
-
 /* Takes a message of any kind. Returns 1, or 0 if it is dropped. */
 static __rte_noinline unsigned take_any(struct worker *w, struct egress *e, unsigned i, const struct ib_recv *r)
 {
 	struct message *msg = &e->message[i];
 	enum drop d = take_one(w->datapath, r, msg);
-	if (unlikely(r->flags & IB_RECV_MARKS) && likely(!d))
-		d = check_marks(&w->counters.direction[IB_TO_ROCE], r->flags, e->from);
 	if (unlikely(d)) {
 		drop_message(w, d, r);
 		return 0;
 	}
+	if (unlikely(r->flags & IB_RECV_FECN) && e->from == FROM_PORT)
+		COUNT(w->counters.direction[IB_TO_ROCE].events[EVENT_ECN_CE], 1);
 	e->mbuf[i] = r->mbuf;
 	set_keys(&e->lookup, i, msg, msg->header);
 	return 1;
 }
 
-/* Takes a usual message, with a GRH and no marks, where the link layer is InfiniBand. Returns whether it is one. */
+/* Takes a usual message, with a GRH and no mark of congestion, where the link layer is InfiniBand. Returns whether it
+ * is one. */
 static __rte_always_inline bool take_usual(struct egress *e, unsigned i, const struct ib_recv *r)
 {
 	const struct rte_mbuf *m = r->mbuf;
 	uint8_t *area = rte_pktmbuf_mtod(m, uint8_t *);
 	struct message *msg = &e->message[i];
-	if (unlikely((r->flags & (IB_RECV_GRH | IB_RECV_MARKS)) != IB_RECV_GRH || m->data_len < IB_GRH_LEN ||
+	if (unlikely((r->flags & (IB_RECV_GRH | IB_RECV_FECN)) != IB_RECV_GRH || m->data_len < IB_GRH_LEN ||
 		     !is_sender(r->src_qpn) || area[0] >> 4 != 6))
 		return false;
 	e->mbuf[i] = r->mbuf;

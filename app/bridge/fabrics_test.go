@@ -31,7 +31,7 @@ func init() { tasks["fabrics"] = taskFabrics }
 // message a millisecond: what is lost tells how long it took.
 func TestFabrics(t *testing.T) {
 	t.Parallel()
-	for _, event := range []string{"cut", "silent", "half", "moved", "prefer", "both", "both-imm", "far"} {
+	for _, event := range []string{"cut", "silent", "half", "moved", "prefer", "both", "both-imm", "far", "stranger"} {
 		t.Run(event, func(t *testing.T) {
 			t.Parallel()
 			logTask(t, "fabrics", "EVENT="+event)
@@ -66,6 +66,7 @@ type twoFabrics struct {
 	far     bool // the first subnet is attached to as another process's
 	subnets []*fabric.Fabric
 	ends    []*fabricsEnd
+	others  []*fabricsEnd // that no [[host]] has, and that send to the group, too
 	toRoCE  uint64
 	toIB    uint64
 	atHost  []uint64
@@ -86,8 +87,8 @@ func fabricsGUID(i int) ib.GUID { return ib.GUID(7 + 0x100*i) }
 
 func fabricsMGID(i int) ib.GID { return ib.MGIDRDMACM(fabricsGroup, fabricsPKeys[i], 2) }
 
-func newFabricsEnd(f *fabric.Fabric, i int) (*fabricsEnd, error) {
-	port, err := f.Attach(fabric.PortConfig{Name: "node", GUID: fabricsGUID(i)})
+func newFabricsEnd(f *fabric.Fabric, i int, guid ib.GUID) (*fabricsEnd, error) {
+	port, err := f.Attach(fabric.PortConfig{Name: fmt.Sprint("node ", guid), GUID: guid})
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +110,9 @@ func (e *fabricsEnd) publish(number uint64) {
 		QKey: ib.QKeyRDMAUDP, Payload: stamp.Message(number, 100), Imm: uint32(number), HasImm: true})
 }
 
+// others is the number before those of others' messages.
+const others = 1 << 31
+
 // take takes what has come to the node. It answers what came to itself alone.
 func (x *twoFabrics) take(e *fabricsEnd) {
 	var burst [64]fabric.Received
@@ -116,9 +120,11 @@ func (x *twoFabrics) take(e *fabricsEnd) {
 		n := e.recv.Poll(burst[:])
 		for _, r := range burst[:n] {
 			s, _ := stamp.Read(r.Payload)
-			if r.MGID().IsMulticast() {
+			switch {
+			case s.Number >= others: // the node is a member, too
+			case r.MGID().IsMulticast():
 				x.atNode = append(x.atNode, s.Number)
-			} else {
+			default:
 				e.qp.Send(&fabric.Send{AH: fabric.AH{DLID: r.SLID}, DestQP: r.SrcQP, QKey: ib.QKeyRDMAUDP, Payload: r.Payload})
 			}
 		}
@@ -163,6 +169,9 @@ func (x *twoFabrics) cross(d time.Duration) error {
 		x.toIB++
 		for _, e := range x.ends {
 			e.publish(x.toRoCE)
+		}
+		for _, e := range x.others {
+			e.publish(others + x.toRoCE)
 		}
 		p := message(x.Bridge, fabricsGroup, ib.QPMulticast, int(x.toIB))
 		if err := x.enter(p.AppendTo(nil)); err != nil {
@@ -240,7 +249,7 @@ func (x *twoFabrics) build(rest string) (end func(), err error) {
 			return end, err
 		}
 		ends = append(ends, f.Close)
-		e, err := newFabricsEnd(f, i)
+		e, err := newFabricsEnd(f, i, fabricsGUID(i))
 		if err != nil {
 			return end, err
 		}
@@ -302,8 +311,12 @@ func (x *twoFabrics) happen(event string) error {
 		if err := old.hca.Close(); err != nil {
 			return err
 		}
-		e, err := newFabricsEnd(x.subnets[0], 0)
+		e, err := newFabricsEnd(x.subnets[0], 0, fabricsGUID(0))
 		x.ends[0] = e
+		return err
+	case "stranger":
+		e, err := newFabricsEnd(x.subnets[1], 1, 0x999)
+		x.others = append(x.others, e)
 		return err
 	}
 	return nil

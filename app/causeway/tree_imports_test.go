@@ -62,7 +62,7 @@ var mayImport = []struct {
 	{"ibside/verbs", "dpdk ibside ibside/ib ibside/ipoib ibside/sa ibside/messages ibside/multicast", "a port knows nothing of the datapath"},
 	{"ibside/verbs/mlx5mem", "", "a device knows nothing of the port"},
 	{"ibside/fabricport", "dpdk ibside ibside/ib ibside/sa ibside/messages ibside/multicast ibside/fabric", "a port knows nothing of the datapath"},
-	{"ibside/multipath", "dpdk ibside ibside/ib", "a port made of others knows neither their kinds nor the datapath"},
+	{"ibside/multipath", "dpdk ibside ibside/ib ibside/sa", "a port made of others knows neither their kinds nor the datapath"},
 	{"ibside/fabric", "ibside/ib ibside/sa ibside/stamp", "a subnet and its nodes know nothing of the bridge; nodes send test messages"},
 	{"ibside/stamp", "", "test messages know nothing of what carries them"},
 	{"ibside/acm", "ibside/ib", "files for InfiniBand nodes are written on any machine"},

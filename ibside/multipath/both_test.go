@@ -86,6 +86,7 @@ const odata, rdata = 4, 5 // types of PGM packets
 func TestPGM(t *testing.T) {
 	r := newRig(t, Rule{Mode: Both, Tell: TellPGM})
 	r.join(t)
+	r.meet(t)
 	for i, p := range [][]byte{pgmPacket(odata, 1), pgmPacket(odata, 2), pgmPacket(rdata, 1), pgmPacket(rdata, 1)} {
 		for k, peer := range r.peers {
 			peer.toGroup(p, 0)
@@ -96,7 +97,7 @@ func TestPGM(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, g := range r.received {
-		if g.Flags&porttest.RecvDuplicate == 0 {
+		if g.Arrival != porttest.Duplicate {
 			kinds = append(kinds, r.payloads[i][areaLen+4])
 		}
 	}
@@ -111,6 +112,7 @@ func TestNumbersShareAPlace(t *testing.T) {
 	const window = 2048 // DEDUP_WINDOW
 	r := newRig(t, Rule{Mode: Both, Tell: TellPGM})
 	r.join(t)
+	r.meet(t)
 	for i, x := range []struct {
 		peer   int
 		number uint32
@@ -122,7 +124,7 @@ func TestNumbersShareAPlace(t *testing.T) {
 	defer r.mu.Unlock()
 	var copies []bool
 	for _, g := range r.received {
-		copies = append(copies, g.Flags&porttest.RecvDuplicate != 0)
+		copies = append(copies, g.Arrival == porttest.Duplicate)
 	}
 	if !slices.Equal(copies, []bool{false, false, true}) {
 		t.Errorf("of three messages, of which the last is a copy, these are taken for copies: %v", copies)

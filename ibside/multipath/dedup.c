@@ -11,18 +11,14 @@
 #include "multipath.h"
 
 struct numbered {
-	uint64_t key[2];
+	struct stream_key of;
 	uint32_t number;
 };
 
-/* Messages of one node to one group are a stream. Its GID is that which the datapath knows, the same by all members. */
 static bool number_imm(struct numbered *n, const struct ib_recv *r)
 {
-	if (!(r->flags & IB_RECV_IMM))
-		return false;
-	memcpy(n->key, rte_pktmbuf_mtod_offset(r->mbuf, uint8_t *, 8), 16);
 	n->number = r->imm;
-	return true;
+	return r->flags & IB_RECV_IMM;
 }
 
 /* Header: ports 4, type 1, options 1, checksum 2, GSI 6, TSDU length 2; then the sequence number of all types that have
@@ -31,55 +27,52 @@ static bool number_pgm(struct numbered *n, const struct ib_recv *r)
 {
 	enum { TYPE = 4, GSI = 8, SQN = 16, LEN = 20 };
 	const uint8_t *p = rte_pktmbuf_mtod_offset(r->mbuf, const uint8_t *, IB_GRH_LEN);
+	uint8_t *own = (uint8_t *)n->of.own;
 	uint32_t sqn;
 
 	if (r->mbuf->data_len < IB_GRH_LEN + LEN)
 		return false;
-	memcpy(&n->key[0], p, 8);
-	memcpy(&n->key[1], p + GSI, 8);
-	((uint8_t *)&n->key[0])[TYPE] &= 0xf;
-	memset((uint8_t *)&n->key[0] + TYPE + 1, 0, 3); /* options and checksum differ between messages */
-	memset((uint8_t *)&n->key[1] + 6, 0, 2);        /* so does the length */
+	memcpy(own, p, TYPE);
+	own[TYPE] = p[TYPE] & 0xf; /* options and checksum differ between messages */
+	memcpy(own + 8, p + GSI, 6);
 	memcpy(&sqn, p + SQN, 4);
 	n->number = rte_be_to_cpu_32(sqn);
 	return true;
 }
 
-static bool is(const struct stream *s, const struct numbered *n, uint32_t to, uint32_t tell)
+static bool is(const struct stream *s, const struct stream_key *key)
 {
-	return s->used && s->key[0] == n->key[0] && s->key[1] == n->key[1] && s->to == to && s->tell == tell;
+	return s->used && memcmp(&s->key, key, sizeof(*key)) == 0;
 }
 
 /* Finds a stream, or puts it in the place of the one that was silent for longest. */
-static struct stream *stream_of(struct end *e, const struct numbered *n, uint32_t to, uint32_t tell)
+static struct stream *stream_of(struct end *e, const struct stream_key *k)
 {
-	uint64_t h = (n->key[0] ^ n->key[1] * 3 ^ to) * 0x9e3779b97f4a7c15;
+	uint64_t h = (k->from[0] ^ k->from[1] * 3 ^ k->own[0] * 5 ^ k->own[1] * 7 ^ k->to) * 0x9e3779b97f4a7c15;
 	struct stream *set = e->stream[h >> 60], *oldest = &set[0];
 	_Static_assert(DEDUP_SETS == 16, "four bits choose a set");
 
 	for (unsigned i = 0; i < DEDUP_WAYS; i++) {
-		if (is(&set[i], n, to, tell))
+		if (is(&set[i], k))
 			return &set[i];
 		if (set[i].used < oldest->used)
 			oldest = &set[i];
 	}
 	if (oldest->used)
 		multipath_count(&e->replaced, 1);
-	oldest->key[0] = n->key[0];
-	oldest->key[1] = n->key[1];
-	oldest->to = to;
-	oldest->tell = tell;
+	oldest->key = *k;
 	memset(oldest->seen, 0, DEDUP_WINDOW * sizeof(*oldest->seen));
 	return oldest;
 }
 
 bool multipath_seen(struct end *e, uint32_t to, unsigned member, uint32_t tell, const struct ib_recv *r)
 {
-	struct numbered n;
+	struct numbered n = {.of = {.to = to, .tell = tell}};
 
 	if (!(tell == TELL_IMM ? number_imm(&n, r) : number_pgm(&n, r)))
 		return false;
-	struct stream *s = stream_of(e, &n, to, tell);
+	memcpy(n.of.from, rte_pktmbuf_mtod_offset(r->mbuf, uint8_t *, 8), sizeof(n.of.from));
+	struct stream *s = stream_of(e, &n.of);
 	struct seen *seen = &s->seen[n.number % DEDUP_WINDOW];
 	s->used = ++e->clock;
 	if (seen->number != n.number)

@@ -135,32 +135,48 @@ static bool rename_source(const struct multipath *p, uint8_t *area, unsigned mem
 	return from == OWN_PORT;
 }
 
-/* The bridge's own messages, which come back by another member of the same fabric, say nothing about who is heard. A
- * group without a name has been left, or is being joined: workers may know it, but nothing tells whose turn it is. */
-static void take_group(struct end *e, struct ib_recv *r, unsigned member, uint8_t *area)
+/* The bridge's own messages come back by another member of the same fabric, and never cross. */
+static void take_group(const struct multipath *p, struct ib_recv *r, unsigned member, uint8_t *area)
 {
-	const struct multipath *p = e->shared;
 	bool own = rename_source(p, area, member);
 	uint32_t to = multipath_name(p, area + 24, member);
 
 	if (own || to == OWN_PORT)
 		return;
-	if (!to) {
-		r->flags |= IB_RECV_STANDBY;
-		multipath_count(&e->count[member].standby, 1);
-		return;
-	}
-	const struct destination *d = &p->destination[to];
+	r->flags |= IB_RECV_ASK;
+	r->mbuf->hash.usr = to;
+	if (to)
+		rename_gid(area + 24, view_of(&p->destination[to]));
+}
+
+/* A group without a name has been left, or is being joined: workers may know it, but nothing tells whose turn it is. So
+ * it is with a number that has become another group's since the message was polled. */
+static enum ib_arrival judge(struct end *e, uint32_t to, unsigned member, const struct ib_recv *r)
+{
+	const struct destination *d = &e->shared->destination[to];
 	uint32_t choice = __atomic_load_n(&d->choice, __ATOMIC_ACQUIRE), tell = choice >> CHOICE_TELL_SHIFT;
+
+	if (!to || memcmp(rte_pktmbuf_mtod_offset(r->mbuf, uint8_t *, 24), view_of(d)->gid, 16) != 0)
+		return IB_ARRIVAL_STANDBY;
 	multipath_count(&e->arrived[to * MULTIPATH_PORTS + member], 1);
-	if (!(choice >> CHOICE_TAKE_SHIFT & 1u << member)) {
-		r->flags |= IB_RECV_STANDBY;
+	if (!(choice >> CHOICE_TAKE_SHIFT & 1u << member))
+		return IB_ARRIVAL_STANDBY;
+	return tell && multipath_seen(e, to, member, tell, r) ? IB_ARRIVAL_DUPLICATE : IB_ARRIVAL_TAKEN;
+}
+
+enum ib_arrival multipath_arrived(void *self, const struct ib_recv *r)
+{
+	struct end *e = self;
+	unsigned member = r->flags >> IB_RECV_PORT_SHIFT;
+
+	enter(e);
+	enum ib_arrival a = judge(e, r->mbuf->hash.usr, member, r);
+	leave(e);
+	if (a == IB_ARRIVAL_STANDBY)
 		multipath_count(&e->count[member].standby, 1);
-	} else if (tell && multipath_seen(e, to, member, tell, r)) {
-		r->flags |= IB_RECV_DUPLICATE;
+	else if (a == IB_ARRIVAL_DUPLICATE)
 		multipath_count(&e->count[member].duplicate, 1);
-	}
-	rename_gid(area + 24, view_of(d));
+	return a;
 }
 
 /* The first member's QPNs are the datapath's. A QPN that has no name must not pass for one of those. */
@@ -186,7 +202,7 @@ static void take(struct end *e, struct ib_recv *r, unsigned member)
 	if (r->mbuf->data_len < IB_GRH_LEN)
 		return;
 	if (r->flags & IB_RECV_GRH && area[0] >> 4 == 6 && area[24] == 0xff)
-		take_group(e, r, member, area);
+		take_group(e->shared, r, member, area);
 	else
 		take_unicast(e, r, member);
 	r->flags |= (uint8_t)(member << IB_RECV_PORT_SHIFT);

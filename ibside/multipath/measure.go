@@ -4,7 +4,10 @@ package multipath
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"causeway/ibside/sa"
 )
 
 // What a fabric loses, of the counters that a device has (ibside.LossCounters): what a worker is too slow for is not
@@ -66,7 +69,7 @@ func (j *judge) look(member int, now time.Time) {
 	defer j.mu.Unlock()
 	h := &j.health[member]
 	h.asks = false
-	if err == nil {
+	if rejected := sa.Rejection(0); err == nil || errors.As(err, &rejected) { // a refusal is an answer, too
 		h.sm = time.Now()
 	}
 	c := j.tables.counters(member)

@@ -3,8 +3,12 @@
 package multipath
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"causeway/ibside/fabric"
+	"causeway/ibside/ib"
 )
 
 // TestIsSilent: only a subnet administrator that can be asked is silent, and one that was stays so until it answers.
@@ -27,5 +31,32 @@ func TestIsSilent(t *testing.T) {
 		if got := c.h.isSilent(now); got != c.want {
 			t.Errorf("%s: silent is %v", c.name, got)
 		}
+	}
+}
+
+// TestRefusingSubnetManager: a refusal is an answer.
+func TestRefusingSubnetManager(t *testing.T) {
+	r := newRig(t, Rule{})
+	p := fabric.NewMADPort(r.fabrics[0].SA().HCA(), ib.ClassSA)
+	var refused atomic.Int32
+	r.ended.Go(func() {
+		mad := make([]byte, ib.MADLen)
+		for {
+			from, sl, err := p.ReceiveMAD(mad)
+			if err != nil {
+				return
+			}
+			h := ib.MAD(mad).Fields()
+			h.Method, h.Status = ib.MethodGetResp, ib.SAStatusDenied
+			ib.PutMAD(mad, h)
+			if err := p.SendMAD(from, sl, mad); err == nil {
+				refused.Add(1)
+			}
+		}
+	})
+	time.Sleep(smSilence + 2*time.Second)
+	p.Close()
+	if r.port.Reports()[0].SMSilent || refused.Load() < 3 {
+		t.Errorf("a subnet manager that refused %d requests is silent: %v", refused.Load(), r.port.Reports()[0].SMSilent)
 	}
 }

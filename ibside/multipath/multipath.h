@@ -3,7 +3,8 @@
  * An InfiniBand port (ibside/port.h) made of several: its members.
  *
  *   worker ── post ──▶ destination's ways ▶ choice ──▶ member 0, 1 …   to each that is chosen
- *   worker ◀── poll ── one address for all members ◀── member 0, 1 …   all, marked unless they are chosen
+ *   worker ◀── poll ── one address for all members ◀── member 0, 1 …   all
+ *   worker ◀─▶ arrived: whether a message that would cross may   counts it, looks at choice and number
  *
  * The datapath knows one address of each destination; here every member has its own:
  *
@@ -120,11 +121,17 @@ struct seen {
 	uint8_t times[MULTIPATH_PORTS];
 };
 
-struct stream {
-	uint64_t key[2]; /* 0, 0: none */
+/* Whose numbers they are. */
+struct stream_key {
+	uint64_t from[2]; /* the sender's GID, as the datapath knows it: the same by all members */
+	uint64_t own[2];  /* what the messages have besides, where a sender numbers several streams */
 	uint32_t to;
 	uint32_t tell;
-	uint64_t used;
+};
+
+struct stream {
+	struct stream_key key;
+	uint64_t used;     /* 0: never */
 	struct seen *seen; /* DEDUP_WINDOW */
 };
 
@@ -141,7 +148,7 @@ struct end {
 	uint64_t clock;    /* of streams */
 	uint64_t replaced; /* streams that made room for others while they were in use */
 	struct member_counters count[MULTIPATH_PORTS];
-	uint64_t *arrived; /* by destination and member: messages to groups */
+	uint64_t *arrived; /* by destination and member: messages to groups that would cross */
 	struct stream stream[DEDUP_SETS][DEDUP_WAYS];
 	struct seen *seen;
 	struct ib_send out[MULTIPATH_PORTS][MULTIPATH_BURST];

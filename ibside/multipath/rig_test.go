@@ -286,16 +286,16 @@ func (r *rig) take() int {
 	return len(got)
 }
 
-// taken returns what came since the last call: numbers of unmarked messages in order, and how many were marked.
+// taken returns what came since the last call: numbers of messages that may cross in order, and how many others there are.
 func (r *rig) taken(t *testing.T) (numbers []uint64, standby, duplicate int) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, g := range r.received {
-		switch {
-		case g.Flags&porttest.RecvStandby != 0:
+		switch g.Arrival {
+		case porttest.Standby:
 			standby++
-		case g.Flags&porttest.RecvDuplicate != 0:
+		case porttest.Duplicate:
 			duplicate++
 		default:
 			s, verdict := stamp.Read(r.payloads[i][areaLen:])
@@ -336,6 +336,15 @@ func (r *rig) join(t *testing.T) ibside.Membership {
 		return x[0].Missing+x[1].Missing == 0
 	})
 	return m
+}
+
+// meet has the peers be one node, which has one name on both fabrics.
+func (r *rig) meet(t *testing.T) {
+	t.Helper()
+	if _, err := r.port.Path(t.Context(), nodeGID(0), pkeys[0]); err != nil {
+		t.Fatal(err)
+	}
+	within(t, patience, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
 }
 
 // send posts one message of the worker's. Only one goroutine of a test may.

@@ -96,6 +96,7 @@ struct end *multipath_end(struct multipath *p, unsigned worker, struct ib_port *
 	e->ib_port = (struct ib_port){.self = e,
 				      .post = multipath_post,
 				      .poll = multipath_poll,
+				      .arrived = multipath_arrived,
 				      .free = multipath_free_completed,
 				      .wake = {-1, -1}};
 	wake_by(e);

@@ -79,6 +79,13 @@ static unsigned poll(void *self, struct ib_recv *recvs, unsigned n)
 	return 1;
 }
 
+static enum ib_arrival arrived(void *self, const struct ib_recv *r)
+{
+	(void)self;
+	CHECK(r->flags & IB_RECV_ASK);
+	return r->src_qpn % 3;
+}
+
 static void complete(void *self)
 {
 	(void)self;
@@ -195,7 +202,7 @@ static void make_worker(struct rig *r)
 	struct ib_port *ib_port = calloc(1, sizeof *ib_port);
 	struct worker *w = aligned_alloc(_Alignof(struct worker), sizeof *w);
 	CHECK(ib_port && w);
-	*ib_port = (struct ib_port){.self = r, .post = post, .poll = poll, .free = complete};
+	*ib_port = (struct ib_port){.self = r, .post = post, .poll = poll, .arrived = arrived, .free = complete};
 	memset(w, 0, sizeof *w);
 	w->datapath = &r->datapath;
 	rights_begin_worker(w);

@@ -11,6 +11,10 @@ package porttest
 // #include "../../port.h"
 // static unsigned port_post(struct ib_port *d, const struct ib_send *s, unsigned n) { return d->post(d->self, s, n); }
 // static unsigned port_poll(struct ib_port *d, struct ib_recv *r, unsigned n) { return d->poll(d->self, r, n); }
+// static uint8_t port_arrived(struct ib_port *d, const struct ib_recv *r)
+// {
+// 	return r->flags & IB_RECV_ASK ? d->arrived(d->self, r) : IB_ARRIVAL_TAKEN;
+// }
 // static void port_arm(struct ib_port *d) { d->arm(d->self); }
 // static void port_disarm(struct ib_port *d) { d->disarm(d->self); }
 // static void port_free_completed(struct ib_port *d) { d->free(d->self); }
@@ -35,8 +39,13 @@ const (
 	RecvGRH       = C.IB_RECV_GRH
 	RecvSolicited = C.IB_RECV_SOLICITED
 	RecvFECN      = C.IB_RECV_FECN
-	RecvStandby   = C.IB_RECV_STANDBY
-	RecvDuplicate = C.IB_RECV_DUPLICATE
+)
+
+// What a port of several says of a message.
+const (
+	Taken     = C.IB_ARRIVAL_TAKEN
+	Standby   = C.IB_ARRIVAL_STANDBY
+	Duplicate = C.IB_ARRIVAL_DUPLICATE
 )
 
 // Send is struct ib_send.
@@ -66,6 +75,8 @@ type Recv struct {
 	SLID  ib.LID
 	SL    ib.SL
 	Flags uint8
+
+	Arrival uint8 // Taken, Standby or Duplicate
 }
 
 // Post calls post. The mbufs of the sends it took are the port's.
@@ -90,7 +101,7 @@ func Post(ibPort unsafe.Pointer, sends []Send) int {
 	return int(C.port_post((*C.struct_ib_port)(ibPort), &c[0], C.uint(len(c))))
 }
 
-// Poll calls poll for up to n messages. Their mbufs are the caller's.
+// Poll calls poll for up to n messages, and arrived for each, as if all would cross. Their mbufs are the caller's.
 func Poll(ibPort unsafe.Pointer, n int) []Recv {
 	if n == 0 {
 		return nil
@@ -100,7 +111,8 @@ func Poll(ibPort unsafe.Pointer, n int) []Recv {
 	out := make([]Recv, got)
 	for i, r := range c[:got] {
 		out[i] = Recv{
-			Mbuf: mbufOf(r.mbuf), QPN: ib.QPN(r.qpn), SrcQP: ib.QPN(r.src_qpn), Imm: uint32(r.imm),
+			Arrival: uint8(C.port_arrived((*C.struct_ib_port)(ibPort), &c[i])),
+			Mbuf:    mbufOf(r.mbuf), QPN: ib.QPN(r.qpn), SrcQP: ib.QPN(r.src_qpn), Imm: uint32(r.imm),
 			SLID: ib.LID(r.slid), SL: ib.SL(r.sl), Flags: uint8(r.flags),
 		}
 	}

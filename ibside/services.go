@@ -31,6 +31,7 @@ func (r PortRange) Contains(p uint16) bool { return r.First <= p && p <= r.Last 
 // once, from any goroutine.
 type ServiceRequest struct {
 	From, To netip.Addr // of the CMA header, as InfiniBand knows them: the IB node, and the RoCE host
+	Sender   string     // tells who has sent it, whatever the CMA header says; "": the port cannot tell, as librdmacm
 	SrcPort  uint16     // of the CMA header: the node's own port
 	Port     uint16     // the service's
 	PKey     ib.PKey

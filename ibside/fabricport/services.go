@@ -32,7 +32,7 @@ func (s *services) Serve(ports []ibside.PortRange, h func(ibside.ServiceRequest)
 	}
 	return s.cm.Serve(served, func(r *fabric.CMRequest) {
 		h(ibside.ServiceRequest{
-			From: r.From, To: r.To, SrcPort: r.FromPort, Port: r.Port, PKey: r.PKey, Private: r.Private,
+			From: r.From, To: r.To, Sender: r.Peer.LID.String(), SrcPort: r.FromPort, Port: r.Port, PKey: r.PKey, Private: r.Private,
 			Answer: func(a ibside.ServiceAnswer) error { return r.Accept(a.QPN, a.QKey, a.Private) },
 			Reject: r.Reject,
 		})

@@ -30,6 +30,9 @@ func (s *services) Serve(ports []ibside.PortRange, h func(ibside.ServiceRequest)
 			served = func(r ibside.ServiceRequest) {
 				answer := r.Answer
 				r.PKey = s.pkeyFrom(i, r.PKey)
+				if r.Sender != "" {
+					r.Sender = m.Name + " " + r.Sender // each fabric has its own LIDs
+				}
 				r.Answer = func(a ibside.ServiceAnswer) error {
 					a.QPN = s.pairs.qpnOn(i, a.QPN)
 					return answer(a)

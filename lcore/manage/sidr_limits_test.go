@@ -203,10 +203,34 @@ func TestManyNodes(t *testing.T) {
 	})
 }
 
+// TestSenderPays checks that a node which names others in its requests uses up its own quota, and not theirs.
+func TestSenderPays(t *testing.T) {
+	bubble(t, "forged", func(t *testing.T) {
+		s := startServices(t, manyNodes(8))
+		for n := range 3 * mostBySource {
+			s.requestLater(nodeAddr(n%3), n, func(r *ibside.ServiceRequest) { r.Sender = "LID 9" })
+		}
+		s.settle()
+		s.want(ibToRoCE, manage.ServiceCounts{sidr.BusySource: 2 * mostBySource})
+		for node := range 3 {
+			s.requestLater(nodeAddr(node), node, func(r *ibside.ServiceRequest) { r.Sender = fmt.Sprint("LID ", node) })
+		}
+		s.settle()
+		s.want(ibToRoCE, manage.ServiceCounts{sidr.BusySource: 2 * mostBySource})
+		if asked := s.loop.Status().Asked[ibToRoCE]; asked != mostBySource+3 {
+			t.Errorf("%d are under way", asked)
+		}
+		for _, d := range s.datagrams(s.w.take(), nil) {
+			s.w.give(manage.Punted{Data: d.answer()})
+		}
+		s.settle()
+	})
+}
+
 // requestLater is request without waiting for the result.
-func (s *serviceRig) requestLater(node netip.Addr, n int) *asker {
+func (s *serviceRig) requestLater(node netip.Addr, n int, edit ...func(*ibside.ServiceRequest)) *asker {
 	a := &asker{}
-	go s.cm.h(ibside.ServiceRequest{
+	r := ibside.ServiceRequest{
 		From: node, To: host4, SrcPort: uint16(n), Port: 7174, PKey: 0x8001,
 		Answer: func(x ibside.ServiceAnswer) error {
 			a.mu.Lock()
@@ -220,7 +244,11 @@ func (s *serviceRig) requestLater(node netip.Addr, n int) *asker {
 			a.rejected = append(a.rejected, status)
 			return nil
 		},
-	})
+	}
+	for _, f := range edit {
+		f(&r)
+	}
+	go s.cm.h(r)
 	return a
 }
 

@@ -47,7 +47,7 @@ type question struct {
 // questions are the requests of IB nodes to RoCE hosts.
 type questions struct {
 	*shared
-	quota    pending.Quota // by IB node
+	quota    pending.Quota[payer]
 	all      map[uint32]*question
 	unknown  map[netip.Addr]*unknownHost
 	learning bool // hosts may have been learned since findHosts
@@ -58,9 +58,22 @@ type questions struct {
 	translate atomic.Pointer[ib.Translations]
 }
 
+// A payer is who sent a request: not whom it names, who may know nothing of it, unless the port cannot tell.
+type payer struct {
+	sender string
+	named  netip.Addr // if sender is ""
+}
+
+func payerOf(r *ibside.ServiceRequest) payer {
+	if r.Sender != "" {
+		return payer{sender: r.Sender}
+	}
+	return payer{named: r.From}
+}
+
 func newQuestions(s *shared) *questions {
 	q := &questions{
-		shared: s, quota: pending.NewQuota(PendingMost, pendingBySource), all: map[uint32]*question{}, unknown: map[netip.Addr]*unknownHost{},
+		shared: s, quota: pending.NewQuota[payer](PendingMost, pendingBySource), all: map[uint32]*question{}, unknown: map[netip.Addr]*unknownHost{},
 		handling: make(chan struct{}, PendingMost),
 	}
 	q.setTranslate(s.cfg.Translate)
@@ -136,7 +149,7 @@ func (q *questions) askHost(running context.Context, r ibside.ServiceRequest, kn
 func (q *questions) ask(r ibside.ServiceRequest, known bool, result chan<- outcome, now time.Time) {
 	why, status := q.judge(&r, known)
 	if why == Answered {
-		why, status = take(&q.quota, r.From), ib.SIDRStatusNoQP
+		why, status = take(&q.quota, payerOf(&r)), ib.SIDRStatusNoQP
 	}
 	if why != Answered {
 		q.counted(ibToRoCE, why, r.From, r.To, r.Port)
@@ -254,7 +267,7 @@ func (q *questions) tickOne(x *question, now time.Time) {
 
 func (q *questions) end(x *question, why Result, o outcome) {
 	delete(q.all, x.id)
-	q.quota.Give(x.From)
+	q.quota.Give(payerOf(&x.ServiceRequest))
 	q.counted(ibToRoCE, why, x.From, x.To, x.Port)
 	x.result <- o // has room for one
 }

@@ -65,7 +65,7 @@ func (r Result) String() string { return names[r] }
 type Counts [results]uint64
 
 // take takes a request's place in a quota. It returns why there is none, or Answered.
-func take(q *pending.Quota, source netip.Addr) Result {
+func take[K comparable](q *pending.Quota[K], source K) Result {
 	switch q.Take(source) {
 	case pending.Full:
 		return Busy

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/netip"
 	"time"
 
 	"causeway/ibside"
@@ -46,8 +47,8 @@ func (r *request) srcPort() uint16 {
 // requests are those of RoCE hosts to IB nodes.
 type requests struct {
 	*shared
-	quota   pending.Quota // by RoCE host
-	strange int           // of those under way: strangers'
+	quota   pending.Quota[netip.Addr] // by RoCE host
+	strange int                       // of those under way: strangers'
 	asking  map[requestKey]bool
 	turns   turns
 	answers pending.Answers[requestKey, outcome] // the last ones given, for hosts that send again
@@ -55,7 +56,7 @@ type requests struct {
 
 func newRequests(s *shared) *requests {
 	return &requests{
-		shared: s, quota: pending.NewQuota(PendingMost, pendingBySource), asking: map[requestKey]bool{}, turns: turns{},
+		shared: s, quota: pending.NewQuota[netip.Addr](PendingMost, pendingBySource), asking: map[requestKey]bool{}, turns: turns{},
 		answers: pending.NewAnswers[requestKey, outcome](answersMost, answersKept),
 	}
 }

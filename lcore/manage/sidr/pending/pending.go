@@ -4,16 +4,13 @@
 // for hosts that send again because an answer was lost. Nothing here may be called concurrently.
 package pending
 
-import (
-	"net/netip"
-	"time"
-)
+import "time"
 
-// A Quota bounds what is under way.
-type Quota struct {
+// A Quota bounds what is under way, in total and of each source.
+type Quota[K comparable] struct {
 	total, ofOne int
 	taken        int
-	of           map[netip.Addr]int
+	of           map[K]int
 }
 
 // Room says whether there is room for another.
@@ -27,12 +24,12 @@ const (
 )
 
 // NewQuota makes a quota of so many in total, and so many of one source.
-func NewQuota(total, ofOne int) Quota {
-	return Quota{total: total, ofOne: ofOne, of: map[netip.Addr]int{}}
+func NewQuota[K comparable](total, ofOne int) Quota[K] {
+	return Quota[K]{total: total, ofOne: ofOne, of: map[K]int{}}
 }
 
 // Take takes one for a source, if there is room.
-func (q *Quota) Take(source netip.Addr) Room {
+func (q *Quota[K]) Take(source K) Room {
 	switch {
 	case q.taken >= q.total:
 		return Full
@@ -45,7 +42,7 @@ func (q *Quota) Take(source netip.Addr) Room {
 }
 
 // Give gives back what Take took.
-func (q *Quota) Give(source netip.Addr) {
+func (q *Quota[K]) Give(source K) {
 	q.taken--
 	if q.of[source]--; q.of[source] == 0 {
 		delete(q.of, source)
@@ -53,7 +50,7 @@ func (q *Quota) Give(source netip.Addr) {
 }
 
 // Taken returns how many are under way.
-func (q *Quota) Taken() int { return q.taken }
+func (q *Quota[K]) Taken() int { return q.taken }
 
 // Answers are the last ones given, oldest first, in a ring that is made with the first. NewAnswers makes them.
 type Answers[K comparable, A any] struct {

@@ -22,7 +22,7 @@ var (
 // TestQuota checks that a source that uses its whole quota leaves others theirs, and that ended requests make room
 // again.
 func TestQuota(t *testing.T) {
-	q := pending.NewQuota(3, 2)
+	q := pending.NewQuota[netip.Addr](3, 2)
 	for i, c := range []struct {
 		source netip.Addr
 		give   bool

@@ -12,10 +12,26 @@ enum {
 	OLDER_BURST = 32,
 };
 
+/* Takes a priority tag off: it says nothing of a VLAN. */
+static void take_priority_tag(struct rte_mbuf *m)
+{
+	const struct rte_vlan_hdr *tag = rte_pktmbuf_mtod_offset(m, const struct rte_vlan_hdr *, RTE_ETHER_HDR_LEN);
+	if (rte_pktmbuf_data_len(m) < RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN || tag->vlan_tci & RTE_BE16(0xfff) ||
+	    tag->eth_proto != RTE_BE16(RTE_ETHER_TYPE_SLOW))
+		return;
+	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
+	memmove(frame + RTE_VLAN_HLEN, frame, 2 * RTE_ETHER_ADDR_LEN);
+	rte_pktmbuf_adj(m, RTE_VLAN_HLEN);
+}
+
 /* Whether this is a frame of a slow protocol that a bond speaks (IEEE 802.3 Annex 57A). */
-static bool is_slow(const struct rte_mbuf *m)
+static bool is_slow(struct rte_mbuf *m)
 {
 	const struct rte_ether_hdr *eth = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
+	if (eth->ether_type == RTE_BE16(RTE_ETHER_TYPE_VLAN)) {
+		take_priority_tag(m);
+		eth = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
+	}
 	if (likely(eth->ether_type != RTE_BE16(RTE_ETHER_TYPE_SLOW)) || rte_pktmbuf_data_len(m) < sizeof(*eth) + 1)
 		return false;
 	uint8_t subtype = *(const uint8_t *)(eth + 1);

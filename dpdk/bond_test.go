@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,7 +166,11 @@ func TestBondSlow(t *testing.T) {
 		wire := rawEnd(t, fmt.Sprintf("theirs%d", i))
 		frame := append([]byte{1, 0x80, 0xc2, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0x09, 1, 1}, make([]byte, 108)...)
 		frame[20] = byte(i)
-		if err := wire.send(frame); err != nil {
+		sent := frame
+		if i == 1 { // a priority tag changes nothing
+			sent = slices.Insert(slices.Clone(frame), 12, 0x81, 0, 0xa0, 0)
+		}
+		if err := wire.send(sent); err != nil {
 			t.Fatal(err)
 		}
 		for end := time.Now().Add(3 * time.Second); len(b.SlowCame()) == 0 && time.Now().Before(end); {

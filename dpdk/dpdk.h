@@ -58,9 +58,13 @@ unsigned dpdk_short(unsigned node);
 int dpdk_thread_register(unsigned *lcore);
 void dpdk_thread_unregister(void);
 
+/* tags.c: has a packet socket cut frames with a tag of another protocol than 802.1Q. With the tag that the PMD puts
+ * back they have DPDK_OTHER_TAG_LEN bytes, which no frame of a wire has. */
+enum { DPDK_TAG_LEN = 4, DPDK_OTHER_TAG_LEN = 17 };
+int dpdk_cut_other_tags(int fd);
+
 /* fanout.c: the packet sockets that net_af_packet has opened since the first call, by queue; fds has DPDK_MAX_QUEUES.
  * One thread at a time plugs in. */
-
 void dpdk_fanout_begin(void);
 unsigned dpdk_fanout_sockets(int *fds);
 

@@ -67,8 +67,10 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 		value = &fanout;
 	}
 	int done = (int)syscall(SYS_setsockopt, fd, level, name, value, len);
-	if (done == 0 && joins)
+	if (done == 0 && joins) {
 		has_joined(fd);
+		done = dpdk_cut_other_tags(fd);
+	}
 	if (done == 0 && level == SOL_PACKET && name == PACKET_TX_RING && len == sizeof(struct tpacket_req))
 		dpdk_stale_begin(fd, value);
 	return done;

@@ -3,6 +3,7 @@
 package lcore_test
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"causeway/lcore"
@@ -21,7 +22,8 @@ var etherCases = []roceCase{
 	{"a frame", "", v4(), nil},
 	{"no frame at all", "l2_short", nil, nil},
 	{"ends inside the Ethernet header", "l2_short", v4()[:13], nil},
-	{"ends inside the tag", "l2_short", tagged(v4(), 0x81, 0, 0, 100)[:17], inVLAN100},
+	{"ends inside the tag", "l2_short", tagged(v4(), 0x81, 0, 0, 100)[:16], inVLAN100},
+	{"cut, because its tag is not 802.1Q's", "vlan_double", tagged(v4(), 0x81, 0, 0, 100)[:17], inVLAN100},
 	{"to another MAC address", "l2_notus", v4(func(p *roce.Packet) { p.Dst[5] = 9 }), nil},
 	{"from a multicast MAC address", "l2_badsrc", v4(func(p *roce.Packet) { p.Src[0] |= 1 }), nil},
 	{"from the broadcast MAC address", "l2_badsrc", v4(func(p *roce.Packet) { p.Src = frame.MAC{255, 255, 255, 255, 255, 255} }), nil},
@@ -170,10 +172,27 @@ var udpCases = []roceCase{
 	{"no ICRC", "icrc", sum(patch(patch(v4(payload(0))[:at4UDP+28], at4Len, 0, 48), at4UDP+inUDPLen, 0, 28)), nil},
 	{"UDP checksum right", "", v4(checksummed), nil},
 	{"UDP checksum right, IPv6", "", v6(checksummed), nil},
+	{"UDP checksum unfinished", "", unfinished(v4(checksummed)), nil},
+	{"UDP checksum unfinished, IPv6", "", unfinished(v6(checksummed)), nil},
 	{"UDP checksum wrong", "udp_csum", wrongUDPSum(v4(checksummed), at4UDP), nil},
 	{"UDP checksum wrong, IPv6", "udp_csum", wrongUDPSum(v6(checksummed), at6UDP), nil},
 }
 
 func checksummed(p *roce.Packet) { p.UDPChecksum = true }
+
+// unfinished is a datagram as Linux hands it to a device: with the sum of the pseudo header.
+func unfinished(b []byte) []byte {
+	b = slices.Clone(b)
+	f, fault := frame.Open(b)
+	if fault != "" {
+		panic(fault)
+	}
+	binary.BigEndian.PutUint16(f.Payload[inUDPSum:], 0)
+	whole := frame.PseudoChecksum(f.Src(), f.Dst(), frame.ProtoUDP, f.Payload)
+	data := frame.Checksum(f.Payload)
+	sum := uint32(^whole) + uint32(data) // what the whole has and the data has not
+	binary.BigEndian.PutUint16(f.Payload[inUDPSum:], uint16(sum+sum>>16))
+	return b
+}
 
 func wrongUDPSum(f []byte, udp int) []byte { return patch(f, udp+inUDPSum+1, f[udp+inUDPSum+1]+1) }

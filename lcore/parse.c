@@ -296,6 +296,9 @@ static enum drop check_macs(const struct datapath *dp, unsigned port, const uint
 	return unlikely(is_own_mac(dp, src)) ? DROP_loop_self : PASS;
 }
 
+/* What is left of a frame on an af_packet port whose tag is not one of 802.1Q (dpdk/tags.c). */
+enum { OTHER_TAG_LEN = 17 };
+
 /* Accepts at most one 802.1Q tag, of a segment's VLAN. Sets p->segment, *len, of all L2 headers, and *type. */
 static enum drop parse_vlan(const struct datapath *dp, unsigned port, const uint8_t *eth, uint32_t frame_len,
 			    struct packet *p, uint32_t *len, uint16_t *type)
@@ -306,6 +309,8 @@ static enum drop parse_vlan(const struct datapath *dp, unsigned port, const uint
 	if (unlikely(*type == TYPE_QINQ))
 		return DROP_vlan_double;
 	if (*type == TYPE_VLAN) {
+		if (unlikely(frame_len == OTHER_TAG_LEN))
+			return DROP_vlan_double;
 		if (unlikely(frame_len < ETH_LEN + VLAN_LEN))
 			return DROP_l2_short;
 		vid = be16(eth + 14) & 0xfff; /* 0: a priority tag, as if untagged */

@@ -53,6 +53,8 @@ var plainCases = []roceCase{
 	{"plain UDP without a checksum", "", plain4(group4, plainPort, 100, noChecksum), nil},
 	{"plain UDP in the VLAN", "", tagged(plain4(group4, plainPort, 100), 0x81, 0, 0x20, 100), inVLAN100},
 
+	{"plain UDP, checksum unfinished", "", unfinished(plain4(group4, plainPort, 100)), nil},
+	{"plain UDP, checksum unfinished, IPv6", "", unfinished(plain6(plainPort, 100)), nil},
 	{"plain UDP without a checksum, IPv6", "udp_csum", plain6(plainPort, 100, noChecksum), nil},
 	{"plain UDP, checksum wrong", "udp_csum", wrongUDPSum(plain4(group4, plainPort, 100), at4UDP), nil},
 	{"plain UDP, checksum wrong, IPv6", "udp_csum", wrongUDPSum(plain6(plainPort, 100), at6UDP), nil},

@@ -151,6 +151,9 @@ func (r *reference) untag(b []byte, kind uint16) (rest []byte, inner uint16, why
 	case frame.TypeVLAN:
 		tag, ok := frame.AsVLAN(b)
 		if !ok {
+			if len(b) == 17-frame.EthernetLen { // dpdk/tags.c
+				return nil, 0, "vlan_double"
+			}
 			return nil, 0, "l2_short"
 		}
 		vid, kind, b = tag.VID(), tag.Type(), b[frame.VLANLen:]

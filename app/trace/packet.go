@@ -105,6 +105,8 @@ func (x *explainer) plain(to *Facts, e *endpoints, u frame.UDP, datagram []byte,
 		to.add("UDP checksum", "not checked: the packet is truncated")
 	case u.Checksum() == 0:
 		to.add("UDP checksum", "none")
+	case frame.UDPChecksumUnfinished(datagram, e.src, e.dst):
+		to.add("UDP checksum", "unfinished, as a kernel leaves it for a device to finish")
 	case frame.UDPChecksumOK(datagram, e.src, e.dst):
 		to.add("UDP checksum", "correct")
 	default:

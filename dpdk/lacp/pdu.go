@@ -73,10 +73,10 @@ func subtype(frame []byte) byte {
 	return frame[atSubtype]
 }
 
-// Parse reads a LACPDU. A version above 1 has more behind what version 1 has (§5.4.2.2 b).
+// Parse reads a LACPDU. Version, types and lengths are not validated: what there is of version 1 lies where that has it, and later
+// versions have more behind it (§5.4.2.2, §5.4.12).
 func Parse(frame []byte) (PDU, bool) {
-	if subtype(frame) != subtypeLACP || frame[atVersion] < 1 ||
-		frame[atActor] != typeActor || frame[atActor+1] != endLen || frame[atPartner] != typePartner || frame[atPartner+1] != endLen {
+	if subtype(frame) != subtypeLACP {
 		return PDU{}, false
 	}
 	return PDU{readEnd(frame[atActor+2:]), readEnd(frame[atPartner+2:])}, true

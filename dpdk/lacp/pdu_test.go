@@ -39,19 +39,25 @@ func TestPDU(t *testing.T) {
 	if back := want.Frame(system); !bytes.Equal(back, frame) {
 		t.Errorf("%x; want %x", back, frame)
 	}
-	frame[atVersion] = 2 // a later version: what is known of it counts
-	if got, ok := Parse(frame); !ok || got != want {
-		t.Errorf("version 2: %+v, %v", got, ok)
+	for name, change := range map[string]func(b []byte){
+		"a later version":  func(b []byte) { b[atVersion] = 2 },
+		"version 0":        func(b []byte) { b[atVersion] = 0 },
+		"type of actor":    func(b []byte) { b[atActor] = 0x11 },
+		"length of actor":  func(b []byte) { b[atActor+1] = 0 },
+		"type of partner":  func(b []byte) { b[atPartner] = 0x12 },
+		"type of the rest": func(b []byte) { b[atCollector], b[atCollector+1] = 0x7f, 0 },
+	} {
+		frame := frameOf(t, fromLinux)
+		change(frame)
+		if got, ok := Parse(frame); !ok || got != want {
+			t.Errorf("another %s: %+v, %v", name, got, ok)
+		}
 	}
 	for name, change := range map[string]func(b []byte) []byte{
-		"short":        func(b []byte) []byte { return b[:frameLen-1] },
-		"other group":  func(b []byte) []byte { b[5] = 3; return b },
-		"other type":   func(b []byte) []byte { b[13] = 8; return b },
-		"marker":       func(b []byte) []byte { b[atSubtype] = 2; return b },
-		"version 0":    func(b []byte) []byte { b[atVersion] = 0; return b },
-		"no actor":     func(b []byte) []byte { b[atActor] = 3; return b },
-		"actor length": func(b []byte) []byte { b[atActor+1] = 19; return b },
-		"no partner":   func(b []byte) []byte { b[atPartner] = 1; return b },
+		"short":       func(b []byte) []byte { return b[:frameLen-1] },
+		"other group": func(b []byte) []byte { b[5] = 3; return b },
+		"other type":  func(b []byte) []byte { b[13] = 8; return b },
+		"marker":      func(b []byte) []byte { b[atSubtype] = 2; return b },
 	} {
 		if got, ok := Parse(change(frameOf(t, fromLinux))); ok {
 			t.Errorf("%s: %+v", name, got)

@@ -80,5 +80,12 @@ func SetUDPChecksum(b []byte, src, dst netip.Addr) {
 // is none is good for IPv6 too: RoCEv2 has the ICRC (as RFC 6935 allows to tunnels). A cut header is not good.
 func UDPChecksumOK(b []byte, src, dst netip.Addr) bool {
 	h, ok := AsUDP(b)
-	return ok && (h.Checksum() == 0 || PseudoChecksum(src, dst, ProtoUDP, b) == 0)
+	return ok && (h.Checksum() == 0 || PseudoChecksum(src, dst, ProtoUDP, b) == 0 || UDPChecksumUnfinished(b, src, dst))
+}
+
+// UDPChecksumUnfinished reports whether the checksum of a datagram is the sum of its pseudo header alone. So Linux leaves it for
+// a device to finish, and so it stays where there is none: from one interface of a machine to another.
+func UDPChecksumUnfinished(b []byte, src, dst netip.Addr) bool {
+	h, ok := AsUDP(b)
+	return ok && h.Checksum() == ^fold(pseudo(src, dst, ProtoUDP, len(b)))
 }

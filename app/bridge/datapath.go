@@ -134,7 +134,7 @@ func (b *Bridge) manageConfig() manage.Config {
 		MAC: b.ports.list()[0].mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: mostProxyQPs(b.cfg.Workers.ProxyQPs, ibPort.QueuePairs, b.log), Waiting: roomsOf(b.cfg).waiting,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Rests: b.datapath.SegmentRests,
-		LinkUp: b.again, Instance: rand.Uint64() | 1, SetBridges: b.datapath.SetBridges,
+		LinkUp: b.again, PuntRing: roomsOf(b.cfg).punted, Instance: rand.Uint64() | 1, SetBridges: b.datapath.SetBridges,
 	}
 	if b.idle == config.IdleInterrupt {
 		c.Punted = b.datapath.Punted()

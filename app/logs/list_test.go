@@ -157,6 +157,7 @@ var events = []event{
 	{"host_learned", "info", "RoCE hosts", "A RoCE host was learned."},
 	{"host_moved", "warn", "RoCE hosts", "A host's IP address moved to another MAC address."},
 	{"host_flapping", "warn", "RoCE hosts", "It moved back: two hosts may have the same IP address."},
+	{"host_answers_twice", "warn", "RoCE hosts", "It answers for its IP address by two ports: it is where its data come from. On Linux: arp_ignore=1, arp_announce=2."},
 	{"host_conflict", "warn", "RoCE hosts", "Another host claims an IP address whose owner still answers: the owner keeps it."},
 	{"address_claimed", "warn", "RoCE hosts", "An Ethernet host claims an address that the configuration gives to another host or to InfiniBand."},
 	{"host_rejected", "warn error", "RoCE hosts", "The table of hosts is full: see `[workers] hosts`."},

@@ -140,6 +140,8 @@ type Config struct {
 	Rests func(number uint8) bool
 	// LinkUp tells that frames can pass the Ethernet port again. May be nil.
 	LinkUp <-chan struct{}
+	// PuntRing is how many punted frames a worker's ring holds at most.
+	PuntRing int
 	// AwaitPunted has Punted tell of the next frame that a worker punts, and reports whether all are told of; the loop looks
 	// for frames once more after it. Where not, as without it, the loop looks each millisecond.
 	AwaitPunted func() bool

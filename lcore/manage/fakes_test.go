@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"causeway/ibside"
@@ -23,12 +24,16 @@ type worker struct {
 	full   bool                  // Send fails
 	ready  chan struct{}         // tells the loop of what is punted; nil: it looks
 	more   func() *manage.Punted // returns punted frames without end
+	slow   atomic.Int64          // nanoseconds that the loop has to wait for a CPU before it takes some
 }
 
 const burst = 64
 
 func (w *worker) TakePunted() []manage.Punted {
 	pass(&seen)
+	if d := w.slow.Load(); d > 0 {
+		time.Sleep(time.Duration(d))
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.more != nil && len(w.punted) < burst {

@@ -155,9 +155,9 @@ func (l *Loop) endSegment(s *segment, now time.Time) {
 }
 
 // tickEnded forgets the segments that were removed, and in which nothing is under way any more.
-func (p *parts) tickEnded(now time.Time) {
+func (p *parts) tickEnded(now, heard time.Time) {
 	p.ended = slices.DeleteFunc(p.ended, func(s *segment) bool {
-		s.groups.Tick(now)
+		s.groups.Tick(now, heard)
 		if !s.groups.Left() || !s.sidr.Stopped() {
 			return false
 		}

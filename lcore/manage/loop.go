@@ -37,6 +37,7 @@ type Loop struct {
 	tables  *tables.Tables
 	workers []Worker
 	frames  *punt.Workers
+	backlog *punt.Backlog
 	inbox   *inbox.Inbox // from other goroutines
 	ask     *ask.Asker
 	log     *ratelog.Logger
@@ -203,21 +204,22 @@ func (l *Loop) tick(now time.Time) {
 	}
 	l.ticked = now
 	l.lookForPKeys()
+	heard := l.backlog.Until() // of what came later, nothing is known
 	for _, s := range l.segments {
-		s.groups.Tick(now)
+		s.groups.Tick(now, heard)
 	}
-	l.shared.Tick(now)
+	l.shared.Tick(now, heard)
 	l.nodes.Tick(now)
 	l.learner.Tick(now)
 	l.bridges.Tick(now)
 	for _, s := range l.segments {
-		s.neighbours.Tick(now)
+		s.neighbours.Tick(now, heard)
 		s.gids.Follow()
 		s.gids.Tick(now)
 		s.sidr.Tick(now)
 		s.proxyQPs.Tick(now)
 	}
-	l.tickEnded(now)
+	l.tickEnded(now, heard)
 	l.tables.Reclaim()
 	l.publish()
 }
@@ -268,14 +270,16 @@ func (l *Loop) lookForPKeys() {
 }
 
 func (l *Loop) takePunted() int {
-	n := 0
+	n, began := 0, time.Now()
 	for i, w := range l.workers {
 		punted := w.TakePunted()
+		l.backlog.Took(i, len(punted))
 		n += len(punted)
 		for _, p := range punted {
 			l.handle(i, p)
 		}
 	}
+	l.backlog.Turn(began)
 	return n
 }
 

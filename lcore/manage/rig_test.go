@@ -74,7 +74,7 @@ func config() manage.Config {
 		Segment: manage.Segment{
 			Addresses: []netip.Prefix{netip.PrefixFrom(bridge4, 24), netip.PrefixFrom(bridge6, 64)}, Version: 2, RoCEMTU: 4096,
 		},
-		IBMTU: 4096, MaxHosts: 16, ProxyQPs: 8, ProxyQPLimits: manage.ProxyQPLimits{PerHost: 3},
+		IBMTU: 4096, MaxHosts: 16, ProxyQPs: 8, ProxyQPLimits: manage.ProxyQPLimits{PerHost: 3}, PuntRing: 4095,
 		Nodes: []manage.Node{{IP4: node4, IP6: node6, GID: nodeGID, LID: 7}},
 	}
 }

@@ -36,10 +36,10 @@ func (n *Neighbours) heard(ip netip.Addr, now time.Time) {
 
 // age looks at the hosts that are due: it probes those that have been silent for long, and removes those that neither
 // answer nor have proxy QPs.
-func (n *Neighbours) age(now time.Time) {
+func (n *Neighbours) age(now, heard time.Time) {
 	asked := 0
 	for range lookMost {
-		x := n.hosts.Due(now)
+		x := n.hosts.Due(heard)
 		if x == nil || asked >= askMost {
 			return
 		}
@@ -82,12 +82,12 @@ func (n *Neighbours) ageHost(x *schedule.Host, h tables.Host, now time.Time) int
 }
 
 // probe asks a host for its MAC address, alone or by broadcast, and returns how many requests it sent.
-func (n *Neighbours) probe(x *schedule.Host, h tables.Host, to frame.MAC, now time.Time) int {
-	if !n.searcher.askAt(frame.Link{MAC: n.local.Link.MAC, VID: h.VLAN}, to, x.IP) {
-		n.hosts.Postpone(x, now.Add(retryProbe))
+func (s *standings) probe(x *schedule.Host, h tables.Host, to frame.MAC, now time.Time) int {
+	if !s.searcher.askAt(frame.Link{MAC: s.local.Link.MAC, VID: h.VLAN}, to, x.IP) {
+		s.hosts.Postpone(x, now.Add(retryProbe))
 		return askMost // the worker's ring is full: no more in this tick
 	}
-	n.hosts.Asked(x, now)
+	s.hosts.Asked(x, now)
 	return 1
 }
 

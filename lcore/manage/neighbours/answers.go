@@ -46,6 +46,9 @@ func (n *Neighbours) HandleARP(worker int, f frame.Frame, now time.Time) {
 // heardBy learns a host from ARP or ND; answers: the frame may answer a request of the bridge's.
 func (n *Neighbours) heardBy(f frame.Frame, ip netip.Addr, mac frame.MAC, answers bool, now time.Time) {
 	answers = answers && f.Eth.Dst() == n.local.Link.MAC && n.isAnswer(ip, mac, now)
+	if answers {
+		n.prefer(ip, mac, now)
+	}
 	n.Learn(ip, mac, punt.VID(f), arpOrND, now)
 	if answers {
 		n.answered(ip, mac)

@@ -11,11 +11,32 @@ import (
 	"causeway/tables"
 )
 
-// contest notes that a host, known by old, is claimed by another MAC address. Nothing changes yet.
-func (n *Neighbours) contest(old, claimed tables.Host, now time.Time) {
+// contest notes that a host, known by old, is claimed by another MAC address. Nothing changes yet. A claimant that sends data,
+// where the holder never has, is asked, too.
+func (n *Neighbours) contest(old, claimed tables.Host, data bool, now time.Time) {
 	to := schedule.Place{MAC: claimed.MAC, VLAN: claimed.VLAN, Version: claimed.Version}
-	if n.hosts.Contest(old.IP, to, now) {
+	if n.hosts.Contest(old.IP, to, data, now) {
 		n.conflict(old, claimed.MAC)
+	}
+	if data && n.proxyQPs.Of(old.IP) == 0 {
+		n.ask(old.IP, claimed.MAC, claimed.VLAN, true, now)
+	}
+}
+
+// prefer moves a host to a MAC address that has sent data and answered, from one that has answered alone.
+func (n *Neighbours) prefer(ip netip.Addr, mac frame.MAC, now time.Time) {
+	h, known := n.Find(ip)
+	if !known || n.proxyQPs.Of(ip) > 0 {
+		return
+	}
+	to, claims := n.hosts.Prefer(ip, mac, now)
+	if !claims {
+		return
+	}
+	n.note(tables.Host{IP: ip, MAC: to.MAC, VLAN: to.VLAN, Version: to.Version}, h, true, true, now)
+	if n.log.Allow("host_answers_twice", 1) {
+		n.log.Warn("host_answers_twice", "ip", ip, "mac", mac, "also", frame.MAC(h.MAC),
+			"note", "it sends from the first and answers ARP by both: a host with two ports in one subnet; on Linux set net.ipv4.conf.all.arp_ignore=1 and net.ipv4.conf.all.arp_announce=2 there")
 	}
 }
 

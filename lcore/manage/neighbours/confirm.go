@@ -122,7 +122,14 @@ func (s *standings) isStranger(ip netip.Addr) bool {
 
 // Confirm asks a stranger whether it is there, at the MAC address that its frame has come from.
 func (s *standings) Confirm(ip netip.Addr, mac frame.MAC, vlan uint16, now time.Time) {
-	if confirmed, onLink := s.Standing(ip); confirmed || !onLink || !s.mayAsk(ip, mac, s.heardBefore(ip, mac), now) {
+	if confirmed, onLink := s.Standing(ip); !confirmed && onLink {
+		s.ask(ip, mac, vlan, s.heardBefore(ip, mac), now)
+	}
+}
+
+// ask asks a host at a MAC address, if there is room for its answer.
+func (s *standings) ask(ip netip.Addr, mac frame.MAC, vlan uint16, known bool, now time.Time) {
+	if !s.mayAsk(ip, mac, known, now) {
 		return
 	}
 	if s.searcher.askAt(frame.Link{MAC: s.local.Link.MAC, VID: vlan}, mac, ip) {

@@ -56,10 +56,10 @@ func (n *Neighbours) Start() error {
 	return nil
 }
 
-// Tick does what is due.
-func (n *Neighbours) Tick(now time.Time) {
+// Tick does what is due. heard is up to when all frames have been handled: no host has been silent for longer.
+func (n *Neighbours) Tick(now, heard time.Time) {
 	n.searcher.tick(now)
-	n.age(now)
+	n.age(now, heard)
 	n.standings.age(now)
 	n.Announce(now)
 }
@@ -112,7 +112,7 @@ func (n *Neighbours) Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version ui
 	case known && old.MAC == mac:
 		n.heard(ip, now)
 	case known && n.local.OnLink(ip): // off link, routers may take turns
-		n.contest(old, h, now)
+		n.contest(old, h, data, now)
 		return punt.RejectSource, contradicts
 	}
 	return n.note(h, old, known, data, now)

@@ -109,7 +109,7 @@ func (r *rig) run(d time.Duration) int {
 	r.worker.sent = nil
 	for range d / (100 * time.Millisecond) {
 		r.now = r.now.Add(100 * time.Millisecond)
-		r.Tick(r.now)
+		r.Tick(r.now, r.now)
 	}
 	return len(r.worker.sent)
 }

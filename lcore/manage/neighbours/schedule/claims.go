@@ -13,6 +13,10 @@ import (
 // the address; if not, the address has moved. So a spare that takes over a dead host's address has it half a second
 // later, and no station takes it from a live host. This is the rule of RFC 6620 (first come, first served), with its
 // times; for IPv4 RFC 5227 §2.4 leaves it to the holder to defend its address.
+//
+// A holder that has only ever answered is not believed that much. A host with two ports in one subnet answers for both
+// addresses at both MAC addresses, unless it is told not to (Linux: arp_ignore): who sends data from an address and answers
+// for it, too, has it.
 
 const (
 	claimAsk  = 250 * time.Millisecond // between the two probes of the holder (RFC 6620, T_WAIT)
@@ -22,6 +26,8 @@ const (
 	defendEvery = 10 * time.Second
 	// flapTime is the time within which a return to the MAC address before is a flap and not a move.
 	flapTime = time.Minute
+	// preferTime is how long after data its sender's answer counts.
+	preferTime = 3 * time.Second
 )
 
 // A Place is where a host is, or is claimed to be.
@@ -46,11 +52,14 @@ type rejectedClaim struct {
 // IsContested reports whether another MAC address claims a host's address.
 func (n *Host) IsContested() bool { return n.claim != nil }
 
-// Contest notes that another MAC address claims a host's address; nothing changes yet. It reports whether the claim is
+// Contest notes that another MAC address claims a host's address, by data or not; nothing changes yet. It reports whether the claim is
 // rejected without a probe: because the holder answered not long ago, or because a third station has claimed the
 // address.
-func (hs *Hosts) Contest(ip netip.Addr, to Place, now time.Time) (rejected bool) {
+func (hs *Hosts) Contest(ip netip.Addr, to Place, data bool, now time.Time) (rejected bool) {
 	n := hs.of[ip]
+	if n != nil && data {
+		n.sends, n.sentAt = to, now
+	}
 	switch {
 	case n == nil:
 	case n.claim != nil && n.claim.to.MAC == to.MAC:
@@ -72,9 +81,26 @@ func (hs *Hosts) Judge(n *Host, now time.Time) (Step, Place) {
 		return Probe, Place{}
 	}
 	to := n.claim.to
+	hs.settle(n, now)
+	return Rest, to
+}
+
+func (hs *Hosts) settle(n *Host, now time.Time) {
 	n.claim, n.Heard, n.Asked = nil, now, 0
 	hs.lookAt(n, now.Add(refreshUsed))
-	return Rest, to
+}
+
+// Prefer reports whether data from a host's address have come from a MAC address lately, which claims it: then the host has moved
+// there.
+func (hs *Hosts) Prefer(ip netip.Addr, mac frame.MAC, now time.Time) (Place, bool) {
+	n := hs.of[ip]
+	if n == nil || n.sends.MAC != mac || now.Sub(n.sentAt) >= preferTime {
+		return Place{}, false
+	}
+	to := n.sends
+	n.sends = Place{}
+	hs.settle(n, now)
+	return to, true
 }
 
 // Moved notes that a host has another MAC address, and reports whether it had that one not long ago.

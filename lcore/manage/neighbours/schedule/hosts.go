@@ -34,6 +34,8 @@ type Host struct {
 
 	claim    *claim // another MAC address says that the address is its own
 	rejected rejectedClaim
+	sends    Place // where data that claimed its address came from last, and when
+	sentAt   time.Time
 	was      frame.MAC // where it was before it moved
 	movedAt  time.Time
 }

@@ -170,7 +170,7 @@ func TestKeepAndPostpone(t *testing.T) {
 // then.
 func claim(t *testing.T, b *schedule.Hosts, by frame.MAC, now time.Time) (schedule.Place, time.Duration) {
 	t.Helper()
-	if b.Contest(host, schedule.Place{MAC: by, VLAN: 5, Version: 2}, now) {
+	if b.Contest(host, schedule.Place{MAC: by, VLAN: 5, Version: 2}, false, now) {
 		t.Fatal("rejected at once")
 	}
 	for since := now; ; now = now.Add(50 * time.Millisecond) {
@@ -191,7 +191,7 @@ func claim(t *testing.T, b *schedule.Hosts, by frame.MAC, now time.Time) (schedu
 func TestClaim(t *testing.T) {
 	b := schedule.NewHosts()
 	b.Add(host, begin)
-	b.Contest(host, schedule.Place{MAC: other, VLAN: 4, Version: 1}, begin)
+	b.Contest(host, schedule.Place{MAC: other, VLAN: 4, Version: 1}, false, begin)
 	to, took := claim(t, b, other, begin)
 	if want := (schedule.Place{MAC: other, VLAN: 5, Version: 2}); to != want || took != 500*time.Millisecond || b.Find(host).IsContested() || b.Due(at(took)) != nil {
 		t.Fatalf("is at %+v after %v", to, took)
@@ -220,7 +220,9 @@ func TestClaim(t *testing.T) {
 func TestRejectedClaim(t *testing.T) {
 	b := schedule.NewHosts()
 	b.Add(host, begin)
-	contest := func(by frame.MAC, d time.Duration) bool { return b.Contest(host, schedule.Place{MAC: by}, at(d)) }
+	contest := func(by frame.MAC, d time.Duration) bool {
+		return b.Contest(host, schedule.Place{MAC: by}, false, at(d))
+	}
 	for i, c := range []struct {
 		by       frame.MAC
 		rejected bool
@@ -243,7 +245,7 @@ func TestRejectedClaim(t *testing.T) {
 	if contest(other, 10200*time.Millisecond) || !n.IsContested() {
 		t.Error("after ten seconds it is still rejected")
 	}
-	if b.Contest(netip.MustParseAddr("10.9.0.9"), schedule.Place{MAC: other}, begin) {
+	if b.Contest(netip.MustParseAddr("10.9.0.9"), schedule.Place{MAC: other}, false, begin) {
 		t.Error("a claim of an unknown host's address is rejected")
 	}
 }

@@ -226,10 +226,11 @@ type Group struct {
 	Direction  Direction
 	QKey       ib.QKey
 	PKey       ib.PKey
-	RatePPS    uint64 // 0: not policed
-	PGM        bool   // its messages are PGM, whose streams the workers track
-	RewriteImm bool   // an immediate equal to the sender's QPN becomes the proxy QP's
-	Fabrics    string // how it uses several ports, and what tells copies; "": as [fabrics] says
+	RatePPS    uint64       // 0: not policed
+	PGM        bool         // its messages are PGM, whose streams the workers track
+	RewriteImm bool         // an immediate equal to the sender's QPN becomes the proxy QP's
+	Sources    []netip.Addr // that the bridge is a member for on RoCE, in order; none: all
+	Fabrics    string       // how it uses several ports, and what tells copies; "": as [fabrics] says
 	Dedup      string
 	VLANs      []uint16 // the segments that have it, in order; none, here and in Segments: that of its P_Key
 	Segments   []Place  // the same, with their ports

@@ -92,6 +92,15 @@ func vlanList(vlans []uint16) string {
 	return strings.ReplaceAll(fmt.Sprint(vlans), " ", ", ")
 }
 
+// addrList is the value of sources; "" for none.
+func addrList(all []netip.Addr) string {
+	texts := make([]string, len(all))
+	for i, a := range all {
+		texts[i] = a.String()
+	}
+	return strings.Join(texts, "+")
+}
+
 // common returns the fields that groups and ranges share.
 func (g Group) common() []field {
 	rate := ""
@@ -104,7 +113,7 @@ func (g Group) common() []field {
 	}
 	return []field{
 		{"ethernet", ethernet}, {"ttl", ttl}, {"direction", g.Direction.String()}, {"qkey", fmt.Sprintf("%#x", uint32(g.QKey))}, {"pkey", fmt.Sprintf("%#x", uint16(g.PKey))},
-		{"rate", rate}, {"rewrite_imm", strconv.FormatBool(g.RewriteImm)}, {"pgm", strconv.FormatBool(g.PGM)},
+		{"rate", rate}, {"rewrite_imm", strconv.FormatBool(g.RewriteImm)}, {"pgm", strconv.FormatBool(g.PGM)}, {"sources", addrList(g.Sources)},
 	}
 }
 
@@ -128,7 +137,7 @@ func (r Range) fields() []field {
 	}
 	return append([]field{
 		{"ip", r.Prefix.String()}, {"from", strings.Join(from, "+")}, {"most", strconv.Itoa(r.Most)},
-		{"idle", strconv.Itoa(int(r.Idle.Seconds()))}, {"mgid", r.form.form}, {"scope", strconv.Itoa(int(r.form.scope))}, {"port", port},
+		{"mgid", r.form.form}, {"scope", strconv.Itoa(int(r.form.scope))}, {"port", port},
 	}, r.Group.common()...)
 }
 

@@ -92,7 +92,7 @@ var otherValues = map[string][2]string{
 	"group.port": {"", "mgid = \"port\"\nport = 7"}, "range.port": {"", "mgid = \"port\"\nport = 7"},
 	"group.ttl": {"", "ethernet = \"udp:9\"\nttl = 9"}, "range.ttl": {"", "ethernet = \"udp:9\"\nttl = 9"},
 	"group.direction": {"", `direction = "to-ib"`}, "range.direction": {"", `direction = "to-ib"`}, "group.qkey": {"", "qkey = 5"},
-	"range.qkey": {"", "qkey = 5"}, "group.pkey": {"", "pkey = 0x8001"}, "range.pkey": {"", "pkey = 0x8001"},
+	"range.qkey": {"", "qkey = 5"}, "group.pkey": {"", "pkey = 0x8001"}, "range.pkey": {"", "pkey = 0x8001"}, "group.sources": {"", `sources = ["10.9.0.7"]`}, "range.sources": {"", `sources = ["10.9.0.7"]`},
 	"group.mgid": {"", `mgid = "ib"`}, "range.mgid": {"", `mgid = "ib"`}, "roce.mtu": {"", "mtu = 1600"},
 	"ib.gid": {`"fabric:"`, "\"mlx5_0:1\"\ngid = \"fe80::9\""}, "ib.host_gids": {`"fabric:"`, "\"mlx5_0:1\"\nhost_gids = [\"fe80::/64\"]"},
 	"translate.roce": {`roce = "10.9.0.0/24"`, `roce = "10.9.1.0/24"`}, "translate.ib": {"10.10.9.0", "10.10.8.0"},

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
 	"regexp"
@@ -25,6 +26,7 @@ func (p *parser) group(t *table) Group {
 	ip := readGroupIP(t)
 	g := p.groupOf(t)
 	g.IP, g.MGID = ip, readMGID(t, ip, g.PKey)
+	p.noteSources(t, netip.PrefixFrom(ip, ip.BitLen()), &g)
 	g.Fabrics, g.Dedup = t.text("fabrics"), t.text("dedup")
 	for _, v := range t.numbers("vlans") {
 		g.VLANs = append(g.VLANs, uint16(v))
@@ -42,6 +44,7 @@ func (p *parser) groupOf(t *table) Group {
 	if t.has("pkey") {
 		g.PKey = t.pkey("pkey")
 	}
+	g.Sources = readSources(t)
 	if g.UDPPort, g.TTL = readEthernet(t); g.UDPPort == 0 && t.has("ttl") {
 		p.note(t, "ttl", "ttl has no effect without ethernet = \"udp:PORT\": the TTL of RoCE is that of the message")
 	}
@@ -68,6 +71,46 @@ func readGroupIP(t *table) netip.Addr {
 		return a
 	}
 	return netip.Addr{}
+}
+
+// sourcesMost is how many sources a router keeps of a group, at most.
+const sourcesMost = 64
+
+// readSources reads the sources of a group, or of the groups of a range.
+func readSources(t *table) (all []netip.Addr) {
+	ip := t.text("ip")
+	for i, s := range t.elements("sources") {
+		a, err := netip.ParseAddr(s)
+		switch {
+		case err != nil || a.Zone() != "" || a.Is4In6() || a.IsMulticast() || a.IsUnspecified():
+			t.failAt("sources", i, `sources %s is no host's address; write one like "10.9.0.7"`, show(s))
+		case a.Is6() != strings.Contains(ip, ":"):
+			t.failAt("sources", i, "sources %s is of another IP version than %s", a, ip)
+		default:
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	if all = slices.Compact(all); len(all) > sourcesMost {
+		t.fail("sources", "sources has %d hosts, more than %d; leave it out for all sources", len(all), sourcesMost)
+	}
+	return all
+}
+
+// isSourceSpecific reports whether groups of a prefix have members for named sources only (RFC 4607 §1): 232/8, ff3x::/32.
+func isSourceSpecific(n netip.Prefix) bool {
+	if n.Addr().Is6() {
+		b := n.Addr().As16()
+		return n.Bits() >= 32 && b[0] == 0xff && b[1]>>4 == 3 && b[2] == 0 && b[3] == 0
+	}
+	return n.Bits() >= 8 && n.Addr().As4()[0] == 232
+}
+
+// noteSources says of a source-specific group without sources what becomes of it.
+func (p *parser) noteSources(t *table, of netip.Prefix, g *Group) {
+	if of.IsValid() && isSourceSpecific(of) && len(g.Sources) == 0 && g.Direction != ToRoCE {
+		p.note(t, "ip", fmt.Sprintf("ip %s is source-specific: routers carry it to the bridge only if sources names the RoCE hosts that send", t.text("ip")))
+	}
 }
 
 // plainForm begins the value of the key ethernet of a group of plain UDP; the port follows.

@@ -230,10 +230,7 @@ var tables = linked([]tableDoc{
 				"from the subnet manager's notices 66 and 67. A group that only `sa` adds ends with its last IB member, because the bridge joins " +
 				"it as a non-member, if the bridge itself is the port's client of the SA."},
 		{name: "most", kind: number, def: int64(256), lo: 1, hi: 1 << 16, example: "256",
-			meaning: "The most groups of the range at a time; further ones are rejected (`range_full`)."},
-		{name: "idle", kind: number, def: int64(600), lo: 260, hi: 31_536_000, example: "600",
-			meaning: "The seconds after which a group ends that no RoCE host has reported, if there is a querier. Without a querier, " +
-				"a group ends when all hosts that reported it have left."},
+			meaning: "The most groups of the range at a time; further ones are rejected (`range_full`). One RoCE host has at most as many as are left for others (`host_full`)."},
 	}, rangeKeys())},
 	{name: "service", many: true, live: true, shared: true, meaning: "rdma_cm UD services, proxied by SIDR in both directions. Requests to other ports do not cross.", keys: []key{
 		{name: "port", kind: number, noted: "none", lo: 1, hi: 65535, example: "7174",
@@ -331,6 +328,9 @@ var groupKeys = []key{
 			"unused tokens expire after ten milliseconds."},
 	{name: "rewrite_imm", kind: truth, def: true, example: "true",
 		meaning: "Whether immediate data equal to the sender's QPN becomes the QPN of its proxy QP, as rdma_cm applications expect."},
+	{name: "sources", kind: texts, noted: "all", example: `["10.9.0.7"]`,
+		meaning: "The RoCE hosts whose messages the bridge asks switches and routers for, by IGMPv3 or MLDv2, 64 at most. Routers carry a source-specific group, of " +
+			"232.0.0.0/8 or ff3x::/32, for no one who does not name sources. Which hosts may send, `[policy] allow` says."},
 	{name: "pgm", kind: truth, def: false, example: "true",
 		meaning: "Whether the group's messages are PGM (RFC 3208): the bridge counts gaps, duplicates, late data and repairs of each stream, and " +
 			"neither changes nor drops anything."},

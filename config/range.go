@@ -5,7 +5,6 @@ package config
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	"causeway/ibside/ib"
 )
@@ -13,10 +12,9 @@ import (
 // Range is a prefix of IP groups that are bridged as long as they have members.
 type Range struct {
 	Prefix  netip.Prefix
-	Reports bool // IGMP and MLD reports of RoCE hosts add a group
-	SA      bool // the creation of a group on the subnet adds it
-	Most    int  // groups at a time
-	Idle    time.Duration
+	Reports bool  // IGMP and MLD reports of RoCE hosts add a group
+	SA      bool  // the creation of a group on the subnet adds it
+	Most    int   // groups at a time
 	Group   Group // the settings of all its groups, without IP and MGID
 
 	form mgidForm
@@ -33,13 +31,14 @@ func (r *Range) MGID(ip netip.Addr) ib.GID {
 
 // groupRange reads one [[range]].
 func (p *parser) groupRange(t *table) Range {
-	r := Range{Prefix: readRangeIP(t), Most: int(t.number("most")), Idle: time.Duration(t.number("idle")) * time.Second}
+	r := Range{Prefix: readRangeIP(t), Most: int(t.number("most"))}
 	from := t.texts("from")
 	r.Reports, r.SA = slices.Contains(from, "reports"), slices.Contains(from, "sa")
 	if t.isEmptyList("from") {
 		t.fail("from", `from is empty, so no group would be learned; write from = ["reports"]`)
 	}
 	r.Group = p.groupOf(t)
+	p.noteSources(t, r.Prefix, &r.Group)
 	form, ok := readMGIDForm(t, r.Group.PKey)
 	if !ok {
 		return r

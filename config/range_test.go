@@ -5,7 +5,6 @@ package config
 import (
 	"net/netip"
 	"testing"
-	"time"
 )
 
 // TestRanges checks the parameters that a range gives to each of its groups, in every form of MGID.
@@ -27,8 +26,8 @@ func TestRanges(t *testing.T) {
 			}
 		})
 	}
-	r := parseGood(t, head+"[[range]]\nip = \"239.1.0.0/16\"\nfrom = [\"sa\", \"reports\"]\nrate = \"5 pps\"\ndirection = \"to-ib\"\nmost = 9\nidle = 300\n").Ranges[0]
-	if !r.SA || !r.Reports || r.Most != 9 || r.Idle != 5*time.Minute || r.Group.RatePPS != 5 || r.Group.Direction != ToIB || !r.Group.RewriteImm {
+	r := parseGood(t, head+"[[range]]\nip = \"239.1.0.0/16\"\nfrom = [\"sa\", \"reports\"]\nrate = \"5 pps\"\ndirection = \"to-ib\"\nmost = 9\nsources = [\"10.9.0.9\", \"10.9.0.7\"]\n").Ranges[0]
+	if !r.SA || !r.Reports || r.Most != 9 || addrList(r.Group.Sources) != "10.9.0.7+10.9.0.9" || r.Group.RatePPS != 5 || r.Group.Direction != ToIB || !r.Group.RewriteImm {
 		t.Errorf("%+v", r)
 	}
 }

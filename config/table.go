@@ -48,6 +48,10 @@ func (t *table) unknownKeys() (meant map[string]bool) {
 	meant = map[string]bool{}
 	for _, name := range sortedKeys(t.vals) {
 		if findKey(t.name, name) == nil {
+			if t.name == "range" && name == "idle" { // a key until groups ended as RFC 3376 has it
+				t.fail(name, "key idle is there no more; remove it: a group ends when the querier's time is over, RFC 3376 §8.4")
+				continue
+			}
 			known := tableNamed(t.name).keyNames(false)
 			t.fail(name, "key %s is not known; %s", printable(name), suggest(name, known, "the keys are"))
 			meant[Nearest(name, known)] = true

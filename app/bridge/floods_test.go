@@ -40,7 +40,7 @@ var floods = []flood{
 		return s.Counters.HostsRejected, uint64(s.Hosts), 4096
 	}},
 	{"IGMP", 10_000, igmpFrame, func(s manage.Status) (rejected, kept, most uint64) {
-		return s.Counters.GroupsRejected["range_full"], uint64(s.Learned), 256
+		return s.Counters.GroupsRejected["host_full"], uint64(s.Learned), 128 // of one host: half of the range's
 	}},
 }
 

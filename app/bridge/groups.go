@@ -83,7 +83,7 @@ func manageRange(r *config.Range, ethernet bool) manage.Range {
 		mgid = ib.MGIDRoCE
 	}
 	return manage.Range{
-		Prefix: r.Prefix, Reports: r.Reports, SA: r.SA, Most: r.Most, Idle: r.Idle, MGID: mgid, Group: manageGroup(r.Group, false),
+		Prefix: r.Prefix, Reports: r.Reports, SA: r.SA, Most: r.Most, MGID: mgid, Group: manageGroup(r.Group, false),
 	}
 }
 
@@ -93,6 +93,7 @@ func manageGroup(g config.Group, ethernet bool) manage.Group {
 	m := manage.Group{
 		IP: g.IP, UDPPort: g.UDPPort, TTL: g.TTL, MGID: g.MGID, QKey: g.QKey, PKey: g.PKey,
 		ToIB: g.Direction&config.ToIB != 0, ToRoCE: g.Direction&config.ToRoCE != 0, RewriteImm: g.RewriteImm, Rate: g.RatePPS, PGM: g.PGM,
+		Sources: g.Sources,
 	}
 	if ethernet {
 		m.MGID = ib.MGIDRoCE(g.IP)

@@ -25,7 +25,7 @@ var limitNotes = []Limit{
 	{Name: "messages_waiting", Note: "messages that wait for an address handle: further ones are dropped (ah_pending); is the subnet slow, or a peer not there?"},
 	{Name: "management_ring", Note: "the rings to management, or what waits for proxy QPs: further packets of those who send most are dropped (punt_full)"},
 	{Name: "alias_guids", Note: "alias GUIDs: further hosts are seen under the bridge's own GID; the subnet manager sets the port's number of GUIDs"},
-	{Name: "range_groups", Note: "groups of a [[range]]: further ones are not learned (range_full); raise its most"},
+	{Name: "range_groups", Note: "groups of a [[range]]: further ones are not learned (range_full, or host_full of one host); raise its most"},
 }
 
 const (
@@ -110,7 +110,7 @@ func (b *Bridge) refusals() map[string]uint64 {
 func refusalsOf(c lcore.Counters, lost map[string]uint64, s *manage.Status) map[string]uint64 {
 	n := map[string]uint64{
 		"address_handles": lost["ah_full"], "messages_waiting": lost["ah_pending"], "management_ring": c.Punt.Full,
-		"alias_guids": s.AliasesRefused, "range_groups": s.Counters.GroupsRejected["range_full"],
+		"alias_guids": s.AliasesRefused, "range_groups": s.Counters.GroupsRejected["range_full"] + s.Counters.GroupsRejected["host_full"],
 	}
 	for d := range c.Direction {
 		n["management_ring"] += c.Direction[d].Drops[lcore.DropPuntFull]

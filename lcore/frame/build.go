@@ -119,8 +119,17 @@ func (l Link) igmp(b []byte, src, dst netip.Addr, n int) (whole, message []byte)
 
 // AppendIGMPv2Report appends a report that src is a member of group, sent to the group.
 func AppendIGMPv2Report(b []byte, l Link, src, group netip.Addr) []byte {
+	return l.olderReport(b, IGMPv2Report, src, group)
+}
+
+// AppendIGMPv1Report is AppendIGMPv2Report for queriers of version 1.
+func AppendIGMPv1Report(b []byte, l Link, src, group netip.Addr) []byte {
+	return l.olderReport(b, IGMPv1Report, src, group)
+}
+
+func (l Link) olderReport(b []byte, kind uint8, src, group netip.Addr) []byte {
 	b, m := l.igmp(b, src, group, IGMPLen)
-	PutIGMP(m, IGMPv2Report, 0, group)
+	PutIGMP(m, kind, 0, group)
 	return b
 }
 

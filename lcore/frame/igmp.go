@@ -60,6 +60,14 @@ func AsIGMP(b []byte) (IGMP, bool) {
 // Type returns the message type.
 func (h IGMP) Type() uint8 { return h[igmpType] }
 
+func (h IGMP) isMembership() bool {
+	switch h.Type() {
+	case IGMPQuery, IGMPv1Report, IGMPv2Report, IGMPv2Leave, IGMPv3Report:
+		return true
+	}
+	return false
+}
+
 // Version returns the version of the message: the longer queries are version 3's and those without a time version 1's
 // (RFC 3376 §7.1). It is 0 for unknown types and for queries of lengths between.
 func (h IGMP) Version() uint8 {
@@ -170,6 +178,8 @@ func ParseIGMP(ip IPv4, b []byte) (Membership, Fault) {
 	switch {
 	case !ok, h.Type() == IGMPQuery && h.Version() == 0:
 		return Membership{}, IGMPShort
+	case !h.isMembership(): // of others, which go further than the link: mtrace, DVMRP, PIM
+		return Membership{}, IGMPType
 	case ip.TTL() != 1:
 		return Membership{}, IGMPTTL
 	case !h.ChecksumOK():
@@ -187,10 +197,8 @@ func ParseIGMP(ip IPv4, b []byte) (Membership, Fault) {
 		return reported(m, rs, ok, IGMPRecords, IGMPGroup)
 	case IGMPv1Report, IGMPv2Report:
 		return reported(m, []GroupRecord{{Type: ModeIsExclude, Group: h.Group()}}, true, IGMPRecords, IGMPGroup)
-	case IGMPv2Leave:
-		return reported(m, []GroupRecord{LeaveRecord(h.Group())}, true, IGMPRecords, IGMPGroup)
 	}
-	return Membership{}, IGMPType
+	return reported(m, []GroupRecord{LeaveRecord(h.Group())}, true, IGMPRecords, IGMPGroup)
 }
 
 // queried completes m with a query; ok: its sources were not cut off.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,7 +179,7 @@ func TestOlderQuerier(t *testing.T) {
 		query              []byte // of the other family
 	}{
 		{"IGMPv2", igmpv2, igmpv3, older4, still4, oldBye4, still6, leave6, mldv2},
-		{"IGMPv1", igmpv1, igmpv3, older4, still4, oldBye4, still6, leave6, mldv2},
+		{"IGMPv1", igmpv1, igmpv3, strings.Replace(older4, "v2", "v1", 1), still4, "", still6, leave6, mldv2},
 		{"MLDv1", mldv1Query(10 * time.Second), mldv2, older6, still6, oldBye6, still4, leave4, igmpv3},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
@@ -201,7 +202,7 @@ func TestOlderQuerier(t *testing.T) {
 			if err := s.end(); err != nil {
 				t.Error(err)
 			}
-			s.wantReports("at the end", c.bye, c.otherBye)
+			s.wantReports("at the end", slices.DeleteFunc([]string{c.bye, c.otherBye}, func(s string) bool { return s == "" })...)
 		})
 	}
 }

@@ -25,7 +25,7 @@ var (
 
 func rangeOf(prefix string) manage.Range {
 	return manage.Range{
-		Prefix: netip.MustParsePrefix(prefix), Reports: true, SA: true, Most: 8, Idle: 10 * time.Minute, MGID: mgid,
+		Prefix: netip.MustParsePrefix(prefix), Reports: true, SA: true, Most: 8, MGID: mgid,
 		Group: manage.Group{QKey: ib.QKeyRDMAUDP, PKey: ib.PKeyDefault, ToIB: true, ToRoCE: true},
 	}
 }
@@ -139,25 +139,43 @@ func TestLeaveOfOne(t *testing.T) {
 	bubble(t, "with a querier", func(t *testing.T) {
 		s := start(t, learning(nil))
 		s.querier(time.Second)
+		asks := func() { s.give(igmpQuery(frame.Query{Group: learned4, MaxResp: time.Second})) }
 		s.reports(hostLink, host4, frame.JoinRecord(learned4)) // the other stays silent, because it received this report
 		s.reports(hostLink, host4, frame.LeaveRecord(learned4))
-		sleep(2 * time.Second)
+		sleep(time.Minute)
+		s.wantLearned("the querier has not asked", learned4)
+		asks()
+		sleep(time.Second)
 		s.reports(otherLink, other4, frame.GroupRecord{Type: frame.ModeIsExclude, Group: learned4})
 		sleep(time.Minute)
 		s.wantLearned("the other has answered", learned4)
 		s.reports(otherLink, other4, frame.LeaveRecord(learned4))
-		sleep(8 * time.Second)
+		asks()
+		sleep(4 * time.Second)
 		s.wantLearned("no member has answered")
 		s.reports(hostLink, host4, frame.JoinRecord(learned4)) // and is switched off without a leave
 		s.reports(otherLink, other4, frame.JoinRecord(learned4))
 		s.reports(otherLink, other4, frame.LeaveRecord(learned4))
-		sleep(8 * time.Second)
+		asks()
+		sleep(4 * time.Second)
 		s.wantLearned("nor here")
+	})
+	bubble(t, "sources, without a querier", func(t *testing.T) {
+		s := start(t, learning(nil))
+		of := func(kind frame.RecordType, sources ...netip.Addr) frame.GroupRecord {
+			return frame.GroupRecord{Type: kind, Group: learned4, Sources: sources}
+		}
+		s.reports(hostLink, host4, of(frame.AllowNewSources, other4, node4))
+		s.reports(hostLink, host4, of(frame.BlockOldSources, other4))
+		sleep(time.Minute)
+		s.wantLearned("one of two", learned4)
+		s.reports(hostLink, host4, of(frame.BlockOldSources, node4))
+		sleep(8 * time.Second)
+		s.wantLearned("both")
 	})
 }
 
-// TestIdle checks that a group that is not reported any more ends after its time where there is a querier, and never
-// where there is none; time without a querier does not count.
+// TestIdle checks that a group that is not reported any more ends after two rounds of a querier, and never where there is none.
 func TestIdle(t *testing.T) {
 	for _, ip := range []netip.Addr{learned4, learned6} {
 		bubble(t, ip.String(), func(t *testing.T) {
@@ -165,17 +183,19 @@ func TestIdle(t *testing.T) {
 			s.reports(hostLink, host4, frame.JoinRecord(ip))
 			sleep(15 * time.Minute)
 			s.wantLearned("no querier", ip)
-			s.querier(5 * time.Minute) // and for 260 s after its last query it counts as present
-			s.wantLearned("asked for five minutes", ip)
+			s.querier(100 * time.Second)
+			s.wantLearned("asked once", ip)
 			sleep(15 * time.Minute)
 			s.wantLearned("the querier is gone", ip)
-			for range 2 {
-				s.querier(9 * time.Minute)
+			for range 4 {
+				s.querier(125 * time.Second)
 				s.reports(hostLink, host4, frame.GroupRecord{Type: frame.ModeIsExclude, Group: ip})
 			}
 			s.wantLearned("answered", ip)
-			s.querier(11 * time.Minute)
-			s.wantLearned("not answered")
+			s.querier(4 * time.Minute)
+			s.wantLearned("not answered", ip)
+			s.querier(30 * time.Second)
+			s.wantLearned("its time is over")
 		})
 	}
 }
@@ -285,7 +305,8 @@ func TestLearnFlood(t *testing.T) {
 					i += n % 6 * flood
 				}
 				ip := netip.AddrFrom4([4]byte{239, 2, byte(i >> 8), byte(i)})
-				s.w.give(manage.Punted{Data: reportOf(hostLink, host4, frame.JoinRecord(ip))})
+				from := netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i%100)}) // none has more of the range than others may
+				s.w.give(manage.Punted{Data: reportOf(hostLink, from, frame.JoinRecord(ip))})
 			}
 			sleep(10 * time.Second)
 			synctest.Wait()

@@ -81,10 +81,10 @@ func TestQuerierAges(t *testing.T) {
 	bubble(t, "idle", func(t *testing.T) {
 		s := start(t, learning(asking))
 		s.reports(hostLink, host4, frame.JoinRecord(learned4))
-		sleep(9 * time.Minute)
-		s.wantLearned("nine minutes", learned4)
-		sleep(2 * time.Minute)
-		s.wantLearned("eleven minutes")
+		sleep(255 * time.Second)
+		s.wantLearned("255 s", learned4)
+		sleep(6 * time.Second)
+		s.wantLearned("261 s")
 	})
 	bubble(t, "left", func(t *testing.T) {
 		s := start(t, learning(asking))

@@ -13,7 +13,8 @@ package groups
 import (
 	"context"
 	"net/netip"
-	"time"
+	"reflect"
+	"slices"
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
@@ -35,9 +36,16 @@ type Group struct {
 	PKey         ib.PKey
 	ToIB, ToRoCE bool
 	RewriteImm   bool
-	Rate         uint64 // packets a second, each way; 0: no limit
-	PGM          bool   // its messages are PGM's, and are tracked
-	Segments     uint8  // those that share it, a bit for each; 0: that of the Groups
+	Rate         uint64       // packets a second, each way; 0: no limit
+	PGM          bool         // its messages are PGM's, and are tracked
+	Segments     uint8        // those that share it, a bit for each; 0: that of the Groups
+	Sources      []netip.Addr // that the bridge is a member for on Ethernet, in order; nil: all
+}
+
+func (g *Group) equals(o *Group) bool {
+	a, b := *g, *o
+	a.Sources, b.Sources = nil, nil
+	return reflect.DeepEqual(a, b) && slices.Equal(g.Sources, o.Sources)
 }
 
 // Addr returns what packets on Ethernet name of the group.
@@ -49,7 +57,6 @@ type Range struct {
 	Reports bool                    // RoCE hosts demand a group by IGMP and MLD reports
 	SA      bool                    // IB nodes demand a group by creating it on the subnet: the port is a Notifier
 	Most    int                     // groups at a time
-	Idle    time.Duration           // a group without a report for so long ends, where a querier asks for reports
 	Group   Group                   // what all groups have in common; each has an IP and an MGID of its own
 	MGID    func(netip.Addr) ib.GID // zero: the address has none
 }
@@ -116,4 +123,4 @@ type Counters struct {
 }
 
 // Rejections are the reasons for which a group is not learned.
-var Rejections = []string{"groups_full", "mgid_taken", "no_mgid", "range_full", "source"}
+var Rejections = []string{"groups_full", "host_full", "mgid_taken", "no_mgid", "range_full", "source"}

@@ -92,9 +92,14 @@ func (e *entries) open(m *membership) {
 	}
 	m.rate = m.Rate
 	e.changed = true
-	if m.ToIB && !was {
-		e.host.Join(m.IP, m.worker, time.Now())
+	switch changed := !slices.Equal(m.sources, m.Sources); {
+	case !m.ToIB || was && !changed:
+		return
+	case was:
+		e.host.Leave(m.IP, time.Now())
 	}
+	e.host.Join(m.IP, m.Sources, m.worker, time.Now())
+	m.sources = m.Sources
 }
 
 // began notes a group that was not in the tables before.

@@ -177,7 +177,7 @@ func (g *Groups) want(x Group, why *learned) *membership {
 	if m == nil {
 		m = &membership{worker: g.workerOf(x.MGID)}
 		g.groups[x.MGID] = m
-	} else if !m.gone && m.Group == x && m.learned == nil && why == nil {
+	} else if !m.gone && m.Group.equals(&x) && m.learned == nil && why == nil {
 		return nil
 	}
 	if m.learned != nil && why == nil {
@@ -208,11 +208,11 @@ func (g *Groups) drop(m *membership) {
 // ReportAgain reports all groups to the switches again: the link was down.
 func (g *Groups) ReportAgain(now time.Time) { g.host.Again(now) }
 
-// Tick does what is due.
-func (g *Groups) Tick(now time.Time) {
+// Tick does what is due. heard is up to when all reports have been handled: nobody has been silent for longer.
+func (g *Groups) Tick(now, heard time.Time) {
 	g.host.Tick(now)
 	g.querier.Tick(now)
-	g.learner.age(now)
+	g.learner.age(heard)
 	g.retryFailed(now)
 	g.filter.retry()
 }
@@ -242,11 +242,12 @@ func (g *Groups) HandleMembership(f frame.Frame, p frame.Membership, fault frame
 	case p.Query == nil && g.isBridge(f.Eth.Src()): // it reports what it carries itself
 		g.frames.NotForUs()
 	case p.Query == nil:
-		g.learner.reported(f.Src(), p.Records, now)
+		g.learner.reported(f.Src(), p, now)
 	default:
 		g.queries++
 		g.host.Queried(p, now)
-		g.querier.Heard(f.Src(), p.Query.Group, now)
+		g.querier.Heard(f.Src(), p.Query, now)
+		g.learner.queried(p.Query, now)
 	}
 }
 

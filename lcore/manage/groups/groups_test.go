@@ -118,19 +118,13 @@ func TestFullTables(t *testing.T) {
 // bridges do not count.
 func TestLearnAndLeave(t *testing.T) {
 	c := groups.Config{Max: 8, Querier: true, Ranges: []groups.Range{{
-		Prefix: netip.MustParsePrefix("239.1.0.0/16"), Reports: true, Most: 4, Idle: time.Hour, MGID: ib.MGIDRoCE, Group: groups.Group{ToIB: true},
+		Prefix: netip.MustParsePrefix("239.1.0.0/16"), Reports: true, Most: 4, MGID: ib.MGIDRoCE, Group: groups.Group{ToIB: true},
 	}}}
 	bubble(t, c, func(t *testing.T, r *rig) {
 		mac := otherMAC
 		report := func(from netip.Addr, x frame.GroupRecord) {
 			t.Helper()
-			f, fault := frame.Open(frame.AppendIGMPv3Report(nil, frame.Link{MAC: mac}, from, x))
-			if fault != "" {
-				t.Fatal(fault)
-			}
-			m, fault := frame.ParseIGMP(f.IPv4, f.Payload)
-			r.HandleMembership(f, m, fault, time.Now())
-			r.run(100 * time.Millisecond)
+			r.report(t, mac, from, x)
 		}
 		report(host4, frame.JoinRecord(group4))
 		if r.Learned() != 0 {
@@ -155,5 +149,49 @@ func TestLearnAndLeave(t *testing.T) {
 		if n := r.Counters(); r.Learned() != 0 || len(r.tables.all) != 0 || len(r.port.joined) != 0 || n.GroupsLost != 1 {
 			t.Errorf("left: %d groups, %v, %+v", r.Learned(), r.tables.all, n)
 		}
+	})
+}
+
+// report is an IGMPv3 report of a host.
+func (r *rig) report(t *testing.T, mac frame.MAC, from netip.Addr, x frame.GroupRecord) {
+	t.Helper()
+	f, fault := frame.Open(frame.AppendIGMPv3Report(nil, frame.Link{MAC: mac}, from, x))
+	if fault != "" {
+		t.Fatal(fault)
+	}
+	m, fault := frame.ParseIGMP(f.IPv4, f.Payload)
+	r.HandleMembership(f, m, fault, time.Now())
+	r.run(100 * time.Millisecond)
+}
+
+// TestHostsShareRange checks that a host gets as many groups of a range as are left for others, again when its own have ended.
+func TestHostsShareRange(t *testing.T) {
+	c := groups.Config{Max: 32, Ranges: []groups.Range{{
+		Prefix: netip.MustParsePrefix("239.1.0.0/16"), Reports: true, Most: 8, MGID: ib.MGIDRoCE, Group: groups.Group{ToIB: true},
+	}}}
+	bubble(t, c, func(t *testing.T, r *rig) {
+		next := byte(0)
+		wants := func(host byte, n, want int) {
+			t.Helper()
+			for range n {
+				next++
+				r.report(t, frame.MAC{2, 5: host}, netip.AddrFrom4([4]byte{10, 9, 0, host}), frame.JoinRecord(netip.AddrFrom4([4]byte{239, 1, 0, next})))
+			}
+			if r.Learned() != want {
+				t.Errorf("after %d reports of host %d there are %d groups, want %d", n, host, r.Learned(), want)
+			}
+		}
+		wants(1, 20, 4)
+		wants(2, 20, 6)
+		wants(3, 20, 7)
+		wants(4, 20, 8)
+		if n := r.Counters().GroupsRejected; n["host_full"] != 16+18+19 || n["range_full"] != 19 {
+			t.Errorf("rejected %v", n)
+		}
+		for i := range byte(4) {
+			r.report(t, frame.MAC{2, 5: 1}, netip.AddrFrom4([4]byte{10, 9, 0, 1}), frame.LeaveRecord(netip.AddrFrom4([4]byte{239, 1, 0, 1 + i})))
+		}
+		r.run(10 * time.Second)
+		wants(1, 20, 6)
 	})
 }

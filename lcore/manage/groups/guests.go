@@ -15,7 +15,7 @@ func (g *Groups) SetGuests(guests []Group, now time.Time) {
 	g.guests, g.filter.stale = slices.Clone(guests), true
 	for _, x := range guests {
 		if x.ToIB && !leads(was, x.IP) {
-			g.host.Join(x.IP, g.workerOf(x.MGID), now)
+			g.host.Join(x.IP, x.Sources, g.workerOf(x.MGID), now)
 		}
 	}
 	for _, x := range was {

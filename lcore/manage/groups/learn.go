@@ -20,23 +20,30 @@ type learner struct {
 	slots  ask.Slots // of requests about learned groups, so that they delay nothing else
 
 	ranges   []Range
-	prefixes []mgid.Prefix // of ranges
-	perRange []int         // learned groups
+	prefixes []mgid.Prefix     // of ranges
+	perRange []int             // learned groups
+	perHost  map[rangeHost]int // of those, by the host that reported them first
 	byIP     map[netip.Addr]*membership
 	onSubnet map[ib.GID]bool // groups that the subnet has
 	aged     time.Time       // when age looked at the groups last
 	count    Counters
 }
 
+// A rangeHost is a host that groups of a range are there for; the zero Addr: hosts without an address.
+type rangeHost struct {
+	in   int
+	from netip.Addr
+}
+
 // learned is why a group exists that is not configured.
 type learned struct {
-	in    int                     // the range
-	sa    bool                    // the subnet has it for others than the bridge
-	heard time.Time               // the last report; zero: none, or all members have left
-	hosts map[netip.Addr]struct{} // that have reported it, hostsMost at most
-	more  bool                    // than those
-	stale time.Time               // when it ends unless a host reports it; zero: it does not
-	ask   time.Time               // when the bridge repeats its query for members; zero: not at all
+	in        int        // the range
+	by        netip.Addr // the host that reported it first; the zero Addr: the subnet has it
+	sa        bool       // the subnet has it for others than the bridge
+	listeners igmp.Listeners
+	hosts     map[netip.Addr]struct{} // that have reported it, hostsMost at most
+	more      bool                    // than those
+	stale     time.Time               // when it ends unless a host reports it; zero: listeners say so
 }
 
 const (
@@ -44,8 +51,7 @@ const (
 	hostsMost = 16
 	// slotsMost bounds how many requests about learned groups the subnet administrator gets at a time.
 	slotsMost = 4
-	// lastMember is how long the remaining members have to report after one has left: two queries, a second apart,
-	// a second for the answer (RFC 3376 §8.8, RFC 3810 §9.8), and as much again for a slow network.
+	// lastMember is how long another member has to report after the last one that was known has left, without a querier.
 	lastMember = 6 * time.Second
 	// ageEvery is how often learned groups are looked at.
 	ageEvery = time.Second
@@ -63,18 +69,19 @@ func newLearner(g *Groups, ranges []Range, isPeer func(netip.Addr) bool) *learne
 
 // clearHosts removes all members of the group.
 func (w *learned) clearHosts() {
-	w.heard, w.stale, w.ask, w.more = time.Time{}, time.Time{}, time.Time{}, false
+	w.stale, w.more = time.Time{}, false
+	w.listeners.Forget(nil, true)
 	clear(w.hosts)
 }
 
 // isNonMember reports whether the group exists for others on IB alone. Then the bridge joins as a non-member, which
 // does not keep the group alive.
-func (w *learned) isNonMember() bool { return w.sa && w.heard.IsZero() }
+func (w *learned) isNonMember() bool { return w.sa && !w.listeners.Any() }
 
 // reported handles the records of a host's report.
-func (l *learner) reported(from netip.Addr, rs []frame.GroupRecord, now time.Time) {
+func (l *learner) reported(from netip.Addr, p frame.Membership, now time.Time) {
 	mine := false
-	for _, r := range rs {
+	for _, r := range p.Records {
 		i := l.rangeOf(r.Group)
 		if i < 0 || !l.ranges[i].Reports {
 			continue
@@ -83,10 +90,8 @@ func (l *learner) reported(from netip.Addr, rs []frame.GroupRecord, now time.Tim
 		switch {
 		case !l.mayReport(from):
 			l.reject("source", r.Group)
-		case r.Joins():
-			l.joinedBy(from, r.Group, i, now)
-		case r.Leaves():
-			l.leftBy(from, r.Group, now)
+		case r.Joins() || l.byIP[r.Group] != nil:
+			l.take(from, p.Version, r, i, now)
 		}
 	}
 	if !mine {
@@ -113,15 +118,17 @@ func (l *learner) rangeOf(group netip.Addr) int {
 	return -1
 }
 
-// joinedBy notes that a host is a member of a group.
-func (l *learner) joinedBy(from, group netip.Addr, in int, now time.Time) {
-	m := l.learn(group, in)
+// take handles one record of a host.
+func (l *learner) take(from netip.Addr, version uint8, r frame.GroupRecord, in int, now time.Time) {
+	m := l.learn(r.Group, in, from)
 	if m == nil {
 		return
 	}
 	w := m.learned
-	w.heard, w.stale = now, time.Time{}
-	if _, known := w.hosts[from]; !known && len(w.hosts) < hostsMost && !from.IsUnspecified() {
+	w.listeners.Reported(l.groups.querier, version, r, now)
+	if _, known := w.hosts[from]; !r.Joins() {
+		l.leftBy(from, w, r, now)
+	} else if w.stale = (time.Time{}); !known && len(w.hosts) < hostsMost && !from.IsUnspecified() {
 		w.hosts[from] = struct{}{}
 	} else if !known {
 		w.more = true
@@ -131,26 +138,25 @@ func (l *learner) joinedBy(from, group netip.Addr, in int, now time.Time) {
 	}
 }
 
-// leftBy notes that a host has left a group. Where there is a querier, the other members must report; without one they
-// are members until all that ever reported have left.
-func (l *learner) leftBy(from, group netip.Addr, now time.Time) {
-	m := l.byIP[group]
-	if m == nil || m.learned.heard.IsZero() || !m.learned.stale.IsZero() {
+// leftBy notes that a host has left a group, or sources of it. Where there is a querier, it asks the other members; without
+// one they are members until all that ever reported have left.
+func (l *learner) leftBy(from netip.Addr, w *learned, r frame.GroupRecord, now time.Time) {
+	_, known := w.hosts[from]
+	if alone := known && len(w.hosts) == 1 && !w.more; alone && !l.groups.querier.IsPresent(r.Group, now) {
+		w.listeners.Forget(r.Sources, false)
+	}
+	if !r.Leaves() && w.listeners.Any() {
 		return
 	}
-	w, querier := m.learned, l.groups.querier
 	delete(w.hosts, from)
-	if querier.IsPresent(group, now) || len(w.hosts) == 0 && !w.more {
+	if !l.groups.querier.IsPresent(r.Group, now) && len(w.hosts) == 0 && !w.more {
 		w.stale = now.Add(lastMember)
-		if querier.IsOwn(group, now) && querier.AskLast(group) {
-			w.ask = now.Add(igmp.LastMemberInterval)
-		}
 	}
 }
 
 // learn returns the group of an address in a range, learned now if it must be; nil when it is rejected, or when the
-// address is configured.
-func (l *learner) learn(ip netip.Addr, in int) *membership {
+// address is configured. by is the host that reports it; the zero Addr: the subnet has it. A host gets as many as are left.
+func (l *learner) learn(ip netip.Addr, in int, by netip.Addr) *membership {
 	g, r := l.groups, &l.ranges[in]
 	if m := l.byIP[ip]; m != nil || g.perIP[ip] > 0 {
 		return m
@@ -165,12 +171,15 @@ func (l *learner) learn(ip netip.Addr, in int) *membership {
 		return l.reject("mgid_taken", ip)
 	case l.perRange[in] >= r.Most:
 		return l.reject("range_full", ip)
+	case by.IsValid() && l.perHost[rangeHost{in, by}] >= r.Most-l.perRange[in]:
+		return l.reject("host_full", ip)
 	case len(g.configured)+len(l.byIP) >= g.max, other == nil && len(g.groups) >= g.max:
 		return l.reject("groups_full", ip)
 	}
-	m := g.want(x, &learned{in: in, hosts: map[netip.Addr]struct{}{}})
+	m := g.want(x, &learned{in: in, by: by, hosts: map[netip.Addr]struct{}{}})
 	l.byIP[ip] = m
 	l.perRange[in]++
+	l.perHost[rangeHost{in, by}]++
 	l.count.GroupsLearned++
 	if g.log.Allow("group_learned", learnedLines) {
 		g.log.Info("group_learned", "group", ip, "mgid", x.MGID, "range", r.Prefix)
@@ -194,7 +203,13 @@ func (l *learner) reject(why string, group netip.Addr) *membership {
 func (l *learner) remove(m *membership) {
 	if l.byIP[m.IP] == m {
 		delete(l.byIP, m.IP)
-		l.perRange[m.learned.in]--
+		w := m.learned
+		l.perRange[w.in]--
+		if at := (rangeHost{w.in, w.by}); l.perHost[at] > 1 {
+			l.perHost[at]--
+		} else {
+			delete(l.perHost, at)
+		}
 	}
 }
 
@@ -217,25 +232,33 @@ func (l *learner) end(m *membership, why string) {
 	l.groups.drop(m)
 }
 
+// queried takes another querier's query, by which hosts are asked whether they have left.
+func (l *learner) queried(q *frame.Query, now time.Time) {
+	if m := l.byIP[q.Group]; m != nil {
+		m.learned.listeners.Queried(q, now)
+	}
+}
+
 // age ends the groups that no host reports any more. Silence counts only where there is a querier: without one, hosts
 // report a group once, when they join it, and so none grows old.
 func (l *learner) age(now time.Time) {
-	if now.Sub(l.aged) < ageEvery {
+	passed := now.Sub(l.aged)
+	if passed < ageEvery {
 		return
 	}
+	if l.aged.IsZero() {
+		passed = 0
+	}
 	l.aged = now
-	querier := l.groups.querier
 	for _, m := range l.byIP {
 		w := m.learned
-		if isDue(w.ask, now) && querier.AskLast(m.IP) {
-			w.ask = time.Time{}
-		}
+		had := w.listeners.Any()
+		w.listeners.Tick(l.groups.querier, m.IP, passed, now)
 		switch {
-		case w.heard.IsZero():
 		case isDue(w.stale, now):
 			l.lost(m, "left")
-		case querier.SilentFor(m.IP, w.heard, now) >= l.ranges[w.in].Idle:
-			l.lost(m, "idle")
+		case had && !w.listeners.Any():
+			l.lost(m, "unreported")
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"causeway/ibside"
@@ -37,10 +38,11 @@ type membership struct {
 	failed     time.Time // since when the tables do not take it; zero: they do
 
 	// In the tables.
-	open  bool
-	id    int
-	entry tables.Group
-	rate  uint64
+	open    bool
+	id      int
+	entry   tables.Group
+	rate    uint64
+	sources []netip.Addr // that it is reported with on Ethernet
 }
 
 // wants is the membership on the IB side that is wanted.
@@ -54,7 +56,7 @@ func (m *membership) wants() ibside.Join {
 // isSettled reports whether everything is as it is wanted.
 func (m *membership) isSettled() bool {
 	return m.open && !m.gone && m.joined && !m.lost && m.as == m.wants() && m.entry.ToIB == m.ToIB && m.entry.ToRoCE == m.ToRoCE &&
-		m.entry.Segments == m.Segments
+		m.entry.Segments == m.Segments && (!m.ToIB || slices.Equal(m.sources, m.Sources))
 }
 
 // state describes a group in one word.

@@ -33,7 +33,7 @@ func (l *learner) noticed(n ibside.Notice) {
 		return
 	}
 	l.count.GroupNotices++
-	if m = l.learn(ip, in); m != nil {
+	if m = l.learn(ip, in, netip.Addr{}); m != nil {
 		m.learned.sa = true
 		l.groups.pursue(m)
 	}
@@ -57,7 +57,7 @@ func (l *learner) note(n ibside.Notice) {
 func (l *learner) deleted(m *membership) {
 	if m.learned != nil {
 		m.learned.sa = false
-		if m.learned.heard.IsZero() {
+		if !m.learned.listeners.Any() {
 			l.end(m, "deleted")
 			return
 		}

@@ -34,7 +34,7 @@ func (g *Groups) SetRanges(ranges []Range) {
 }
 
 func (l *learner) setRanges(ranges []Range) {
-	l.ranges, l.perRange, l.prefixes = slices.Clone(ranges), make([]int, len(ranges)), nil
+	l.ranges, l.perRange, l.perHost, l.prefixes = slices.Clone(ranges), make([]int, len(ranges)), map[rangeHost]int{}, nil
 	for _, r := range l.ranges {
 		l.prefixes = append(l.prefixes, mgid.Of(r.Prefix, r.MGID))
 	}
@@ -45,6 +45,7 @@ func (l *learner) moveRange(m *membership) {
 	w := m.learned
 	w.in = l.rangeOf(m.IP)
 	l.perRange[w.in]++
+	l.perHost[rangeHost{w.in, w.by}]++
 	r := &l.ranges[w.in]
 	w.sa = w.sa && r.SA
 	if !r.Reports {
@@ -52,7 +53,7 @@ func (l *learner) moveRange(m *membership) {
 	}
 	x := r.Group
 	x.IP, x.MGID = m.IP, m.MGID
-	if x != m.Group {
+	if !x.equals(&m.Group) {
 		l.groups.want(x, w)
 	}
 	l.groups.pursue(m)
@@ -64,5 +65,5 @@ func keeps(ranges []Range, m *membership) bool {
 	if i < 0 || ranges[i].MGID(m.IP) != m.MGID {
 		return false
 	}
-	return ranges[i].Reports && !m.learned.heard.IsZero() || ranges[i].SA && m.learned.sa
+	return ranges[i].Reports && m.learned.listeners.Any() || ranges[i].SA && m.learned.sa
 }

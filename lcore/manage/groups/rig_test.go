@@ -144,7 +144,7 @@ func (r *rig) run(d time.Duration) {
 		time.Sleep(turn)
 		synctest.Wait()
 		r.inbox.DoPending()
-		r.Tick(time.Now())
+		r.Tick(time.Now(), time.Now())
 		r.UpdateFilter()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,12 +68,14 @@ func (w *wire) send(worker int, b []byte) bool {
 	for _, r := range m.Records {
 		what := "still"
 		switch {
+		case len(r.Sources) > 0:
+			what = map[frame.RecordType]string{frame.ModeIsInclude: "IS_IN", frame.AllowNewSources: "ALLOW", frame.BlockOldSources: "BLOCK"}[r.Type]
 		case r.Type == frame.ToExclude:
 			what = "join"
 		case r.Leaves():
 			what = "leave"
 		}
-		w.said = append(w.said, fmt.Sprintf("%d: %sv%d %s %v", worker, protocol, m.Version, what, r.Group))
+		w.said = append(w.said, strings.Trim(fmt.Sprintf("%d: %sv%d %s %v %v", worker, protocol, m.Version, what, r.Group, r.Sources), " []"))
 	}
 	return true
 }
@@ -105,8 +108,8 @@ func query(group netip.Addr, version uint8, within time.Duration) frame.Membersh
 func TestJoinAndLeave(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	h := igmp.NewHost(w.port())
-	h.Join(group4, 1, w.now)
-	h.Join(group6, 0, w.now)
+	h.Join(group4, nil, 1, w.now)
+	h.Join(group6, nil, 0, w.now)
 	w.want("at once", "1: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
 	w.pass(1100*time.Millisecond, h.Tick)
 	w.want("again", "1: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
@@ -119,13 +122,13 @@ func TestJoinAndLeave(t *testing.T) {
 	w.want("not again at once")
 	w.pass(1100*time.Millisecond, h.Tick)
 	w.want("left, again", "1: IGMPv3 leave 239.1.2.3")
-	h.Join(group4, 2, w.now)
+	h.Join(group4, nil, 2, w.now)
 	h.Leave(group4, w.now)
-	h.Join(group4, 3, w.now)
+	h.Join(group4, nil, 3, w.now)
 	w.said = nil
 	w.pass(1100*time.Millisecond, h.Tick)
 	w.want("the last word", "3: IGMPv3 join 239.1.2.3")
-	h.Join(third4, 0, w.now)
+	h.Join(third4, nil, 0, w.now)
 	h.Leave(third4, w.now)
 	w.said = nil
 	h.LeaveAll(w.now)
@@ -139,9 +142,9 @@ func TestJoinAndLeave(t *testing.T) {
 func TestAgain(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	h := igmp.NewHost(w.port())
-	h.Join(group4, 1, w.now)
-	h.Join(group6, 0, w.now)
-	h.Join(third4, 0, w.now)
+	h.Join(group4, nil, 1, w.now)
+	h.Join(group6, nil, 0, w.now)
+	h.Join(third4, nil, 0, w.now)
 	h.Leave(third4, w.now)
 	w.pass(2*time.Second, h.Tick)
 	w.said = nil
@@ -174,12 +177,12 @@ func TestAnswers(t *testing.T) {
 		{"for another group", query(netip.MustParseAddr("239.1.2.4"), 3, time.Second), time.Second, nil},
 		{"without a time", query(all4, 3, 0), 100 * time.Millisecond, []string{still4}},
 		{"longer than sensible", query(all4, 3, time.Hour), 10 * time.Second, []string{still4}},
-		{"IGMPv1, which has no time", query(all4, 1, 0), 10 * time.Second, []string{"0: IGMPv2 still 239.1.2.3"}},
+		{"IGMPv1, which has no time", query(all4, 1, 0), 10 * time.Second, []string{"0: IGMPv1 still 239.1.2.3"}},
 	} {
 		w := &wire{t: t, now: begin}
 		h := igmp.NewHost(w.port())
-		h.Join(group4, 0, w.now)
-		h.Join(group6, 0, w.now)
+		h.Join(group4, nil, 0, w.now)
+		h.Join(group6, nil, 0, w.now)
 		w.pass(2*time.Second, h.Tick)
 		w.said = nil
 		for range 100 {
@@ -200,7 +203,7 @@ func TestAnswersSooner(t *testing.T) {
 		for _, queries := range [][]frame.Membership{{long, short}, {short, long}} {
 			w := &wire{t: t, now: begin}
 			h := igmp.NewHost(w.port())
-			h.Join(group4, 0, w.now)
+			h.Join(group4, nil, 0, w.now)
 			w.pass(2*time.Second, h.Tick)
 			w.said = nil
 			for _, q := range queries {
@@ -231,7 +234,7 @@ func TestSpread(t *testing.T) {
 		w := &wire{t: t, now: begin}
 		h := igmp.NewHost(w.port())
 		for i := range byte(50) {
-			h.Join(netip.AddrFrom4([4]byte{239, 1, 3, i}), 0, w.now)
+			h.Join(netip.AddrFrom4([4]byte{239, 1, 3, i}), nil, 0, w.now)
 		}
 		w.pass(2*time.Second, h.Tick)
 		w.said = nil
@@ -252,20 +255,20 @@ func TestOlderVersion(t *testing.T) {
 	h := igmp.NewHost(w.port())
 	h.Queried(query(all4, 2, time.Second), w.now)
 	h.Queried(query(all6, 2, time.Second), w.now)
-	h.Join(group4, 0, w.now)
-	h.Join(group6, 0, w.now)
+	h.Join(group4, nil, 0, w.now)
+	h.Join(group6, nil, 0, w.now)
 	w.want("IPv4 is old", "0: IGMPv2 still 239.1.2.3", "0: MLDv2 join ff05::1:3")
 	h.LeaveAll(w.now)
 	w.want("goodbye", "0: IGMPv2 leave 239.1.2.3", "0: MLDv2 leave ff05::1:3")
 	h.Queried(query(all6, 1, time.Second), w.now)
 	w.pass(255*time.Second, h.Tick)
-	h.Join(group6, 0, w.now)
+	h.Join(group6, nil, 0, w.now)
 	h.Leave(group6, w.now)
 	w.want("IPv6 is old", "0: MLDv1 still ff05::1:3", "0: MLDv1 leave ff05::1:3")
 	w.pass(10*time.Second, h.Tick)
 	w.said = nil
-	h.Join(group4, 0, w.now)
-	h.Join(group6, 0, w.now)
+	h.Join(group4, nil, 0, w.now)
+	h.Join(group6, nil, 0, w.now)
 	w.want("nobody is old", "0: IGMPv3 join 239.1.2.3", "0: MLDv2 join ff05::1:3")
 }
 
@@ -275,7 +278,7 @@ func TestFull(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	h, q := igmp.NewHost(w.port()), igmp.NewQuerier(w.port())
 	q.Enabled = true
-	h.Join(group4, 0, w.now)
+	h.Join(group4, nil, 0, w.now)
 	w.full = true
 	h.Queried(query(group4, 3, time.Second), w.now)
 	tick := func(now time.Time) { h.Tick(now); q.Tick(now) }
@@ -304,7 +307,7 @@ func TestElection(t *testing.T) {
 		w := &wire{t: t, now: begin}
 		q := igmp.NewQuerier(w.port())
 		q.Enabled = true
-		q.Heard(c.from, all4, w.now)
+		q.Heard(c.from, &frame.Query{Group: all4}, w.now)
 		if got := q.IsOwn(group4, w.now); got != c.own || !q.IsPresent(group4, w.now) || q.IsPresent(group6, w.now) || !q.IsOwn(group6, w.now) {
 			t.Errorf("%s: the bridge asks: %v", c.name, got)
 		}
@@ -312,7 +315,7 @@ func TestElection(t *testing.T) {
 	w := &wire{t: t, now: begin}
 	q := igmp.NewQuerier(w.port())
 	q.Enabled = true
-	q.Heard(netip.MustParseAddr("fe80::1"), all6, w.now) // another is the querier for IPv6 for 255 s
+	q.Heard(netip.MustParseAddr("fe80::1"), &frame.Query{Group: all6}, w.now) // another is the querier for IPv6 for 255 s
 	w.pass(40*time.Second, q.Tick)
 	w.want("at the start", ask4, ask4)
 	if !q.IsPresent(group4, w.now) {
@@ -334,39 +337,63 @@ func TestNoIPv4(t *testing.T) {
 	p.IPv4, w.src = netip.Addr{}, all4
 	h, q := igmp.NewHost(p), igmp.NewQuerier(p)
 	q.Enabled = true
-	h.Join(group4, 0, w.now)
+	h.Join(group4, nil, 0, w.now)
 	q.Tick(w.now)
 	w.want("IPv6 only", "0: IGMPv3 join 239.1.2.3", "0: MLDv2 who listens to ::")
 }
 
-// TestSilence checks that a group's silence is measured only while there is a querier without interruption.
-func TestSilence(t *testing.T) {
-	q := igmp.NewQuerier((&wire{t: t}).port())
-	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }
-	want := func(heard, now, want int) {
-		t.Helper()
-		if got := q.SilentFor(group4, at(heard), at(now)); got != time.Duration(want)*time.Second {
-			t.Errorf("reported at %d s, at %d s: silent for %v, want %d s", heard, now, got, want)
-		}
+// TestSources is what a host says that wants messages of some sources (RFC 3376 §5, RFC 3810 §6), and which of those it answers
+// for that it is asked about.
+func TestSources(t *testing.T) {
+	a, b, c := netip.MustParseAddr("10.9.0.7"), netip.MustParseAddr("10.9.0.8"), netip.MustParseAddr("10.9.0.9")
+	w := &wire{t: t, now: begin}
+	h := igmp.NewHost(w.port())
+	h.Join(group4, []netip.Addr{a, b}, 0, w.now)
+	h.Join(third4, nil, 0, w.now)
+	w.want("at once", "0: IGMPv3 ALLOW 239.1.2.3 [10.9.0.7 10.9.0.8", "0: IGMPv3 join 239.1.2.33")
+	w.pass(2*time.Second, h.Tick)
+	w.said = nil
+	ask := func(group netip.Addr, sources ...netip.Addr) {
+		q := query(group, 3, time.Second)
+		q.Query.Sources = sources
+		h.Queried(q, w.now)
 	}
-	want(0, 1000, 0) // there has never been a query
-	q.Heard(first4, all4, at(1000))
-	want(0, 1100, 100)
-	want(1050, 1100, 50)
-	q.Heard(first4, all4, at(1250))
-	want(0, 1400, 400)
-	want(0, 1510, 0) // the querier has gone
-	q.Heard(first4, all4, at(2000))
-	want(0, 2100, 100)
+	ask(all4)
+	w.pass(time.Second, h.Tick)
+	w.want("§5.2 1", "0: IGMPv3 IS_IN 239.1.2.3 [10.9.0.7 10.9.0.8", "0: IGMPv3 still 239.1.2.33")
+	ask(group4)
+	w.pass(time.Second, h.Tick)
+	w.want("§5.2 2", "0: IGMPv3 IS_IN 239.1.2.3 [10.9.0.7 10.9.0.8")
+	ask(group4, b, c)
+	ask(third4, c)
+	w.pass(time.Second, h.Tick)
+	w.want("§5.2 3", "0: IGMPv3 IS_IN 239.1.2.3 [10.9.0.8", "0: IGMPv3 IS_IN 239.1.2.33 [10.9.0.9")
+	ask(group4, c)
+	w.pass(time.Second, h.Tick)
+	w.want("§5.2: of no source that it wants")
+	ask(third4, a)
+	ask(third4, b)
+	w.pass(time.Second, h.Tick)
+	w.want("§5.2 5", "0: IGMPv3 IS_IN 239.1.2.33 [10.9.0.7 10.9.0.8")
+	ask(third4)
+	ask(third4, b)
+	w.pass(time.Second, h.Tick)
+	w.want("§5.2 4", "0: IGMPv3 still 239.1.2.33")
+	h.Leave(group4, w.now)
+	w.want("left", "0: IGMPv3 BLOCK 239.1.2.3 [10.9.0.7 10.9.0.8")
+	w.pass(2*time.Second, h.Tick)
+	w.want("left, again", "0: IGMPv3 BLOCK 239.1.2.3 [10.9.0.7 10.9.0.8")
 }
 
-// TestAskLast checks that a query is about one group.
-func TestAskLast(t *testing.T) {
+// TestFirstVersion: to a querier of IGMPv1, hosts report as it knows it, and leave without a word (RFC 2236 §4, RFC 3376 §7.2.1).
+func TestFirstVersion(t *testing.T) {
 	w := &wire{t: t, now: begin}
-	q := igmp.NewQuerier(w.port())
-	q.Enabled = true
-	if !q.AskLast(group4) || !q.AskLast(group6) {
-		t.Error("not taken")
-	}
-	w.want("asked", "0: IGMPv3 who listens to 239.1.2.3", "0: MLDv2 who listens to ff05::1:3")
+	h := igmp.NewHost(w.port())
+	h.Queried(query(all4, 2, time.Second), w.now)
+	h.Queried(query(all4, 1, 0), w.now)
+	h.Join(group4, nil, 0, w.now)
+	w.want("joined", "0: IGMPv1 still 239.1.2.3")
+	h.Leave(group4, w.now)
+	w.pass(2*time.Second, h.Tick)
+	w.want("left")
 }

@@ -18,28 +18,20 @@ type Querier struct {
 	v4, v6 presence
 }
 
-// presence is a time without a gap in which there was a querier.
+// presence is what is known of the querier of an address family.
 type presence struct {
-	since, last time.Time
-	other       time.Time // until when another querier comes before the bridge
-	next        time.Time // when the bridge sends its next query, if it is the querier
-	asked       int       // queries since the bridge became the querier
+	until  time.Time  // when hosts are to have been asked again, and have answered
+	by     netip.Addr // the last one that the others yield to
+	first  time.Time  // until when they do
+	timing timing     // its own
+	next   time.Time  // when the bridge sends its next query, if it is the querier
+	asked  int        // queries since the bridge became the querier
 }
 
-const (
-	queryInterval = 125 * time.Second // RFC 3376 §8.2, RFC 3810 §9.2
-	queryStart    = queryInterval / 4 // between the first two (§8.6, §9.6)
-	queryMaxResp  = 10 * time.Second  // §8.3, §9.3
-	// otherPresent is how long another querier comes before the bridge after its last query: 2 * 125 s + 5 s (§8.5,
-	// §9.5).
-	otherPresent = 255 * time.Second
-)
-
-// LastMemberInterval is between the two queries for a group that a member has left (RFC 3376 §8.8, RFC 3810 §9.8).
-const LastMemberInterval = time.Second
-
 // NewQuerier makes a querier that knows of no other.
-func NewQuerier(p Port) *Querier { return &Querier{port: p} }
+func NewQuerier(p Port) *Querier {
+	return &Querier{port: p, v4: presence{timing: standard}, v6: presence{timing: standard}}
+}
 
 // of returns the presence of a group's address family.
 func (q *Querier) of(group netip.Addr) *presence {
@@ -49,54 +41,74 @@ func (q *Querier) of(group netip.Addr) *presence {
 	return &q.v6
 }
 
-// Heard takes another querier's query for a group, or for all.
-func (q *Querier) Heard(from, group netip.Addr, now time.Time) {
-	p := q.of(group)
-	p.heard(now)
-	if own, ok := q.source(group); ok {
-		p.yields(from, own, now)
+// Heard takes another querier's query.
+func (q *Querier) Heard(from netip.Addr, m *frame.Query, now time.Time) {
+	p := q.of(m.Group)
+	if p.comesFirst(from, now) {
+		if p.by != from {
+			p.by, p.timing = from, standard
+		}
+		if m.Group.IsUnspecified() { // others have the times of one group
+			p.timing = timingOf(m)
+		}
+		p.first = now.Add(p.timing.otherPresent())
+	}
+	if m.Group.IsUnspecified() {
+		p.until = now.Add(q.timing(m.Group, now).round())
+	}
+	if !q.IsOwn(m.Group, now) {
+		p.asked = 0
 	}
 }
 
-// IsPresent reports whether there is a querier of a group's address family, the bridge among them.
-func (q *Querier) IsPresent(group netip.Addr, now time.Time) bool { return q.of(group).isPresent(now) }
+// comesFirst reports whether the others yield to a querier: that of the lowest address (RFC 3376 §6.6.2, RFC 3810 §7.6.2).
+// A query without a source is a snooping switch's, which takes no part in the election.
+func (p *presence) comesFirst(from netip.Addr, now time.Time) bool {
+	return !now.Before(p.first) || p.by == from || p.by.IsUnspecified() || !from.IsUnspecified() && from.Less(p.by)
+}
+
+// IsPresent reports whether a querier of a group's address family, maybe the bridge, asks all hosts in its time. One that is
+// late may be gone, and nobody is asked: then silence means nothing.
+func (q *Querier) IsPresent(group netip.Addr, now time.Time) bool {
+	return now.Before(q.of(group).until)
+}
 
 // IsOwn reports whether the bridge is the querier of a group's address family.
 func (q *Querier) IsOwn(group netip.Addr, now time.Time) bool {
-	_, ok := q.source(group)
-	return ok && !now.Before(q.of(group).other)
+	own, takesPart := q.source(group)
+	p := q.of(group)
+	yields := now.Before(p.first) && !p.by.IsUnspecified() && p.by.Less(own)
+	return takesPart && !yields
 }
 
-// SilentFor returns how long ago a group was reported, counting only time with a querier. heard is the time of the last
-// report.
-func (q *Querier) SilentFor(group netip.Addr, heard, now time.Time) time.Duration {
-	p := q.of(group)
-	if !p.isPresent(now) {
-		return 0
+// timing is that of the querier of a group's address family.
+func (q *Querier) timing(group netip.Addr, now time.Time) timing {
+	if q.IsOwn(group, now) {
+		return standard
 	}
-	if p.since.After(heard) {
-		heard = p.since
-	}
-	return now.Sub(heard)
+	return q.of(group).timing
 }
 
 // Tick sends general queries, where the bridge is the querier.
 func (q *Querier) Tick(now time.Time) {
 	for _, all := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
 		p := q.of(all)
-		if !q.IsOwn(all, now) || now.Before(p.next) || !q.ask(all, queryMaxResp) {
+		own, _ := q.source(all)
+		if !q.IsOwn(all, now) || now.Before(p.next) || !q.ask(frame.Query{Group: all, MaxResp: standard.response}) {
 			continue
 		}
-		p.heard(now)
+		p.by, p.timing, p.first, p.until = own, standard, now.Add(standard.otherPresent()), now.Add(standard.round())
 		p.asked++
-		if p.next = now.Add(queryInterval); p.asked == 1 {
-			p.next = now.Add(queryStart)
+		if p.next = now.Add(standard.interval); p.asked < standard.robustness {
+			p.next = now.Add(standard.interval / 4) // RFC 3376 §8.6, RFC 3810 §9.6
 		}
 	}
 }
 
-// AskLast queries a group that a member has left.
-func (q *Querier) AskLast(group netip.Addr) bool { return q.ask(group, LastMemberInterval) }
+// askLast asks for a group, or for sources of it, that a host has left. suppress: others' timers stay as they are.
+func (q *Querier) askLast(group netip.Addr, sources []netip.Addr, suppress bool) bool {
+	return q.ask(frame.Query{Group: group, MaxResp: lastMemberInterval, Suppress: suppress, Sources: sources})
+}
 
 // source returns the source of the bridge's queries; false when it sends none.
 func (q *Querier) source(group netip.Addr) (netip.Addr, bool) {
@@ -106,13 +118,12 @@ func (q *Querier) source(group netip.Addr) (netip.Addr, bool) {
 	return q.port.IPv4, q.Enabled && q.port.IPv4.IsValid()
 }
 
-// ask sends a query for a group, or a general one.
-func (q *Querier) ask(group netip.Addr, within time.Duration) bool {
-	src, _ := q.source(group)
-	const robustness = 2 // RFC 3376 §8.1
-	m := frame.Query{Group: group, MaxResp: within, Robustness: robustness, Interval: queryInterval}
+// ask sends a query.
+func (q *Querier) ask(m frame.Query) bool {
+	src, _ := q.source(m.Group)
+	m.Robustness, m.Interval = uint8(standard.robustness), standard.interval
 	build := frame.AppendMLDv2Query
-	if group.Is4() {
+	if m.Group.Is4() {
 		build = frame.AppendIGMPv3Query
 	}
 	if !q.port.Send(0, build(nil, q.port.Link, src, m)) {
@@ -120,24 +131,4 @@ func (q *Querier) ask(group netip.Addr, within time.Duration) bool {
 	}
 	q.Queries++
 	return true
-}
-
-// heard records a query, also the bridge's own.
-func (p *presence) heard(now time.Time) {
-	if !p.isPresent(now) {
-		p.since = now
-	}
-	p.last = now
-}
-
-func (p *presence) isPresent(now time.Time) bool {
-	return !p.last.IsZero() && now.Sub(p.last) < present
-}
-
-// yields gives way to another querier, if that one comes first: the lower address wins (RFC 3376 §6.6.2, RFC 3810
-// §7.6.2). A query without a source is a snooping switch's, which takes no part in the election.
-func (p *presence) yields(to, own netip.Addr, now time.Time) {
-	if !to.IsUnspecified() && to.Less(own) {
-		p.other, p.asked = now.Add(otherPresent), 0
-	}
 }

@@ -160,6 +160,10 @@ func TestLeaveOfOne(t *testing.T) {
 		sleep(4 * time.Second)
 		s.wantLearned("nor here")
 	})
+}
+
+// TestLeaveSources checks that a group that a host wants of some sources ends when it wants none of them any more.
+func TestLeaveSources(t *testing.T) {
 	bubble(t, "sources, without a querier", func(t *testing.T) {
 		s := start(t, learning(nil))
 		of := func(kind frame.RecordType, sources ...netip.Addr) frame.GroupRecord {

@@ -5,7 +5,7 @@ package config
 import (
 	"slices"
 
-	"github.com/BurntSushi/toml"
+	"causeway/config/nesting"
 )
 
 // changeFile stands for the file name in problems of a change that comes from no file.
@@ -16,7 +16,7 @@ const changeFile = "the change"
 func (c *Config) Extend(text string) (*Config, error) {
 	p := c.parser()
 	var doc map[string]any
-	if _, err := toml.Decode(text, &doc); err != nil {
+	if _, err := nesting.Decode(text, &doc); err != nil {
 		p.syntax(err)
 		return nil, p.problems
 	}

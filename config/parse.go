@@ -13,6 +13,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"golang.org/x/sys/unix"
+
+	"causeway/config/nesting"
 )
 
 // maxFile is the largest file in bytes, so that a wrong path does not exhaust memory.
@@ -64,7 +66,7 @@ func Parse(name string, data []byte) (*Config, error) {
 		return nil, p.problems
 	}
 	var doc map[string]any
-	if _, err := toml.Decode(string(data), &doc); err != nil {
+	if _, err := nesting.Decode(string(data), &doc); err != nil {
 		p.syntax(err)
 		return nil, p.problems
 	}

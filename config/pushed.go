@@ -9,7 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 
-	"github.com/BurntSushi/toml"
+	"causeway/config/nesting"
 )
 
 // A document is a file as TOML has it.
@@ -37,7 +37,7 @@ func (c *Config) reread(name string, shared document) (*Config, error) {
 	}
 	p := parser{reading: reading{file: name, cfg: &Config{values: map[string]string{}}, tables: map[string][]*table{}}}
 	var own document
-	if _, err := toml.Decode(string(c.origin.text), &own); err != nil {
+	if _, err := nesting.Decode(string(c.origin.text), &own); err != nil {
 		return nil, fmt.Errorf("config: %s: %w", name, err) // it was read before
 	}
 	if shared == nil {
@@ -82,7 +82,7 @@ func readShared(name, text string) (document, Problems) {
 		return nil, p.problems
 	}
 	doc := document{}
-	if _, err := toml.Decode(text, &doc); err != nil {
+	if _, err := nesting.Decode(text, &doc); err != nil {
 		p.syntax(err)
 		return nil, p.problems
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"causeway/config"
+	"causeway/config/nesting"
 )
 
 // maxFile is the largest file in bytes, so that a wrong path does not exhaust memory.
@@ -100,7 +101,7 @@ func parse(data []byte) (*settings, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%d bytes are too many for a configuration; the limit is %d", len(data), maxFile)
 	}
-	found, err := toml.Decode(string(data), &c.file)
+	found, err := nesting.Decode(string(data), &c.file)
 	if err != nil {
 		return nil, syntax(err)
 	}

@@ -26,7 +26,7 @@ var mayImport = []struct {
 	allowed string
 	why     string
 }{
-	{"app", "config dpdk/... fleet/... ibside/... lcore/... tables/...", "app builds the bridge out of everything but perf, which measures it"},
+	{"app", "config/... dpdk/... fleet/... ibside/... lcore/... tables/...", "app builds the bridge out of everything but perf, which measures it"},
 	{"perf", "config dpdk/... fleet/shares ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
 	{"fleet", "ibside/ib lcore/frame", "who does which part of the work is decided without knowing how it is done"},
 	{"lcore", "tables ibside/ib lcore/frame lcore/pgm dpdk", "the datapath knows neither which ports are attached nor what management does"},
@@ -63,14 +63,15 @@ var mayImport = []struct {
 	{"ibside/verbs/mlx5mem", "", "a device knows nothing of the port"},
 	{"ibside/fabricport", "dpdk ibside ibside/ib ibside/sa ibside/messages ibside/multicast ibside/fabric", "a port knows nothing of the datapath"},
 	{"ibside/multipath", "dpdk ibside ibside/ib ibside/sa", "a port made of others knows neither their kinds nor the datapath"},
-	{"ibside/fabric", "ibside/ib ibside/sa ibside/stamp", "a subnet and its nodes know nothing of the bridge; nodes send test messages"},
+	{"ibside/fabric", "config/nesting ibside/ib ibside/sa ibside/stamp", "a subnet and its nodes know nothing of the bridge; nodes send test messages"},
 	{"ibside/stamp", "", "test messages know nothing of what carries them"},
 	{"ibside/acm", "ibside/ib", "files for InfiniBand nodes are written on any machine"},
 	{"ibside/sa", "ibside ibside/ib", "subnet administration is MADs, over whichever port carries them"},
 	{"ibside/ipoib", "ibside ibside/ib lcore/frame", "it reads the kernel's tables, and knows nothing of the bridge"},
 	{"ibside/ib", "", "a codec knows nothing of the bridge"},
 	{"tables", "ibside/ib", "tables do not know who reads them"},
-	{"config", "ibside/ib", "a configuration can be checked on any machine"},
+	{"config", "config/nesting ibside/ib", "a configuration can be checked on any machine"},
+	{"config/nesting", "", "a file format knows nothing of what is in it"},
 	{"dpdk", "", "a thin binding has no policy"},
 	{"packaging", "", "packages are tested from without"},
 }

@@ -12,10 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/BurntSushi/toml"
-
 	"causeway/app/bridge"
 	"causeway/config"
+	"causeway/config/nesting"
 	"causeway/dpdk"
 )
 
@@ -45,7 +44,7 @@ func runConfig(_ context.Context, c *Call) (Result, error) {
 func configured(x config.Change) any {
 	if x.Key != "" {
 		var of map[string]any
-		if _, err := toml.Decode("value = "+x.New, &of); err != nil {
+		if _, err := nesting.Decode("value = "+x.New, &of); err != nil {
 			return x.New // hidden
 		}
 		return of["value"]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"causeway/config/nesting"
 	"causeway/ibside/ib"
 )
 
@@ -82,7 +83,7 @@ func Load(path string) (Config, error) {
 
 func parseTopology(path, text string) (Config, error) {
 	var t topology
-	meta, err := toml.Decode(text, &t)
+	meta, err := nesting.Decode(text, &t)
 	if err != nil {
 		return Config{}, tomlError(path, err)
 	}
@@ -115,7 +116,7 @@ func parseTopology(path, text string) (Config, error) {
 func tomlError(path string, err error) error {
 	var wrong toml.ParseError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("%s:%d: %s", path, wrong.Position.Line, strings.TrimSuffix(wrong.Message, "."))
+		return fmt.Errorf("%s:%d: this is not TOML", path, wrong.Position.Line) // and may be any file: nothing is told of it
 	}
 	var line int
 	if _, scanErr := fmt.Sscanf(err.Error(), "toml: line %d", &line); scanErr != nil {

@@ -183,10 +183,7 @@ func (m *CM) reply(from MADAddress, mad ib.MAD, rep ib.SIDRRep) bool {
 	}
 	f := rep.Fields()
 	f.Private = slices.Clone(f.Private)
-	select {
-	case a.answer <- f:
-		return true
-	default: // a second answer, to a retry
-		return false
-	}
+	a.answer <- f // has room for one, and there is no other: whoever asks may not have taken it when the next comes
+	delete(m.asking, rep.RequestID())
+	return true
 }

@@ -43,7 +43,7 @@ func New(c config.Log, w io.Writer) (*slog.Logger, *Control) {
 	}
 	k.writer = newWriter(c, k, &k.level)
 	if o, ok := w.(*Output); ok {
-		k.queued = true
+		k.queued, k.journal = true, isJournal(o.to)
 		k.lost = newWriter(c, &k.lostLine, &k.level)
 		o.failed, o.report, o.unreported = k.unwrittenLines, k.lostReport, k.reportLater
 	}
@@ -93,6 +93,7 @@ type Control struct {
 	splitter splitter // writes the parts of events
 	now      func() time.Time
 
+	journal  bool         // out is systemd's journal
 	queued   bool         // out is an Output: whether a line could be written is known later
 	lost     slog.Handler // writes log_lost to lostLine, which only the Output's goroutine uses
 	lostLine bytes.Buffer
@@ -164,6 +165,9 @@ func (k *Control) Flush() {
 // Write implements io.Writer. The handler calls it once for each line, never concurrently.
 func (k *Control) Write(line []byte) (int, error) {
 	k.lines.add(trimmed(line))
+	if k.journal {
+		line = forJournal(line)
+	}
 	n, err := k.out.Write(line)
 	if err != nil {
 		k.unwrittenLines(1)

@@ -58,5 +58,8 @@ func (k *Control) lostReport() (line []byte, lines uint64) {
 	k.lostLine.Reset()
 	_ = k.lost.Handle(context.Background(), r) // a buffer takes all
 	k.lines.add(trimmed(k.lostLine.Bytes()))
+	if k.journal {
+		return forJournal(k.lostLine.Bytes()), n // a copy
+	}
 	return bytes.Clone(k.lostLine.Bytes()), n
 }

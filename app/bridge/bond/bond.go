@@ -47,6 +47,8 @@ const (
 	look = time.Millisecond
 	// retry is how often what a driver does not take yet is tried again: net_bonding looks for links each 10 ms.
 	retry = 5 * time.Millisecond
+	// failOver is how long a fail-over may take, in which no member carries frames.
+	failOver = 100 * time.Millisecond
 	// settle is for how long after a change all is told to net_bonding again and again: it forgets what it was told when it
 	// finds a change of the link itself, as with taps.
 	settle, settleEvery = 500 * time.Millisecond, 20 * time.Millisecond
@@ -86,7 +88,8 @@ type Bond struct {
 	settled time.Time // all is told again until then
 	told    time.Time // the last Changed
 	toTell  bool
-	down    bool
+	down    time.Time // since when none carries frames; zero: one does, or none has yet
+	said    bool      // that it is down
 }
 
 // New makes a bond whose members have no links yet.
@@ -314,12 +317,18 @@ func (b *Bond) say(now time.Time) {
 			b.Log.Warn("bond_member_off", "member", m.Name, "note", m.Why)
 		}
 	}
+	if carries == 0 && b.down.IsZero() && b.toTell {
+		b.down = now
+	}
 	switch {
-	case carries == 0 && !b.down && b.toTell:
-		b.down = true
+	case carries > 0:
+		b.down, b.said = time.Time{}, false
+	case b.down.IsZero() || b.said:
+	case now.Sub(b.down) < failOver:
+		b.dueAt(b.down.Add(failOver))
+	default:
+		b.said = true
 		b.Log.Error("bond_down", "note", b.whyDown())
-	case carries > 0 && b.down:
-		b.down = false
 	}
 }
 
@@ -327,7 +336,7 @@ func (b *Bond) say(now time.Time) {
 func (b *Bond) tell(now time.Time) {
 	switch {
 	case !b.toTell:
-	case b.down:
+	case !b.down.IsZero():
 		b.toTell = false
 	case b.lacp != nil && now.Sub(b.told) < tellEvery:
 		b.dueAt(b.told.Add(tellEvery))

@@ -161,8 +161,12 @@ func TestActiveBackup(t *testing.T) {
 		time.Sleep(3 * time.Millisecond)
 		p.want(t, "they never do", []int{1}, []int{1})
 		b.SetLink(1, NoCarrier)
-		time.Sleep(time.Second)
+		time.Sleep(failOver - time.Millisecond)
 		p.want(t, "no link", nil, nil)
+		if strings.Contains(p.log.String(), "bond_down") {
+			t.Error("a fail-over is an error")
+		}
+		time.Sleep(time.Second)
 		if why := b.Down(); !strings.Contains(why, "eth1: it has no carrier; eth2: it has no carrier") || strings.Count(p.log.String(), "bond_down") != 1 {
 			t.Errorf("%s; logged\n%s", why, p.log.String())
 		}

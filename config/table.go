@@ -140,6 +140,10 @@ func (t *table) word(k *key, s string) bool {
 	if len(k.words) == 0 || slices.Contains(k.words, s) {
 		return true
 	}
+	if meant := Nearest(s, k.words); len(meant) > 3 { // of shorter ones, each is near to others
+		t.fail(k.name, "%s %q is not known; did you mean %q?", k.name, s, meant)
+		return false
+	}
 	t.fail(k.name, "%s %q is not known; use %s", k.name, s, alternatives(k.words))
 	return false
 }

@@ -73,7 +73,7 @@ func (b *Bridge) makeDatapath() error {
 		b.shares.rights.Late(right.Settling(b.cfg.Fleet.Right))
 	}
 	b.readings = &readings{gate: &b.gate, datapath: d}
-	b.injector = &injector{&b.gate, d, b.log}
+	b.injector = &injector{gate: &b.gate, datapath: d, log: b.log}
 	b.mirrors = &mirrors{&b.gate, d, b.ibPort, b.fabrics, func(n uint8) ib.PKey { return b.loop.PKey(n) }, b.ports}
 	b.teardown.add(func() error { b.final = d.Close(); return nil })
 	ids := b.ports.ids()

@@ -44,7 +44,7 @@ func taskInject() (string, error) {
 	close(stop)
 	asking.Wait()
 	h.ClearLatency()
-	if h.Latency() != nil || h.Injections() != [2]lcore.Injection{} || h.Inject(lcore.RoCEToIB, lcore.Injection{}) == nil {
+	if h.Latency() != nil || h.Injections() != [2]lcore.Injection{} || h.Inject(lcore.RoCEToIB, lcore.Injection{}, 0) == nil {
 		err = errors.Join(err, errors.New("closed, and it still measures and injects"))
 	}
 	injected, _ := lcore.DropNamed("injected")
@@ -57,7 +57,7 @@ func taskInject() (string, error) {
 }
 
 func rejectedFaults(h *Bridge) error {
-	if err := h.Inject(lcore.RoCEToIB, lcore.Injection{Drop: 2}); err == nil {
+	if err := h.Inject(lcore.RoCEToIB, lcore.Injection{Drop: 2}, 0); err == nil {
 		return errors.New("twice as many as come are dropped")
 	}
 	if h.Injections() != [2]lcore.Injection{} {
@@ -77,7 +77,7 @@ func faultsBothWays(h *Bridge, n int) error {
 	}
 	want := [2]lcore.Injection{{Drop: 0.5, Seed: 1}, {Duplicate: 1, DelayShare: 0.5, Delay: 2 * time.Millisecond}}
 	for d, i := range want {
-		if err := h.Inject(lcore.Direction(d), i); err != nil {
+		if err := h.Inject(lcore.Direction(d), i, 0); err != nil {
 			return err
 		}
 	}
@@ -105,9 +105,14 @@ func faultsBothWays(h *Bridge, n int) error {
 		}
 		answered = lived - 1
 	}
-	for d := range want {
-		if err := h.Inject(lcore.Direction(d), lcore.Injection{}); err != nil {
+	for d, i := range want {
+		if err := h.Inject(lcore.Direction(d), i, 10*time.Millisecond); err != nil {
 			return err
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); h.Injections() != [2]lcore.Injection{} || h.InjectionsEnd() != [2]time.Time{}; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("still injected: %+v until %v", h.Injections(), h.InjectionsEnd())
 		}
 	}
 	return nil

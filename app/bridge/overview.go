@@ -84,8 +84,8 @@ func (b *Bridge) Memory() (m Memory) {
 	return m
 }
 
-// LCores returns each worker's lcore.
-func (b *Bridge) LCores() []uint { return b.lcores }
+// WorkerCPUs returns each worker's CPU.
+func (b *Bridge) WorkerCPUs() []int { return b.cfg.Workers.LCores }
 
 // A Port is one of the two ports, as it was opened.
 type Port struct {

@@ -205,11 +205,12 @@ func (c *configuration) apply(ctx context.Context, to *config.Config) (config.Ch
 	if err := c.changeWithPorts(ctx, to); err != nil {
 		return changes, fmt.Errorf("reload: nothing was changed: %w", err)
 	}
+	older := c.before
 	c.before = before
 	for _, x := range changes.Public() { // everybody may read the log by the console
 		c.log.Info("configuration_changed", "what", x.What, "where", x.Where, "detail", x.Detail)
 	}
-	c.await(ctx, before)
+	c.await(ctx, before, older)
 	return changes, nil
 }
 

@@ -223,7 +223,7 @@ func (x *crossing) withFaults() error {
 		return err
 	}
 	fault := lcore.Injection{Duplicate: 0.3, Reorder: 0.3, DelayShare: 0.3, Delay: time.Millisecond, Drop: 0.1, Seed: 3}
-	if err := errors.Join(x.Inject(lcore.RoCEToIB, fault), x.Inject(lcore.IBToRoCE, fault)); err != nil {
+	if err := errors.Join(x.Inject(lcore.RoCEToIB, fault, 0), x.Inject(lcore.IBToRoCE, fault, 0)); err != nil {
 		return err
 	}
 	for n := 1; n <= 300; n++ {
@@ -231,7 +231,7 @@ func (x *crossing) withFaults() error {
 			return err
 		}
 	}
-	if err := errors.Join(x.Inject(lcore.RoCEToIB, lcore.Injection{}), x.Inject(lcore.IBToRoCE, lcore.Injection{})); err != nil {
+	if err := errors.Join(x.Inject(lcore.RoCEToIB, lcore.Injection{}, 0), x.Inject(lcore.IBToRoCE, lcore.Injection{}, 0)); err != nil {
 		return err
 	}
 	return x.await(&came, 150)

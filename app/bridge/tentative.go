@@ -14,6 +14,7 @@ import (
 // bridge ends, it is as if it had never been.
 type unconfirmed struct {
 	before *config.Config
+	older  *config.Config // that undo went back to before
 	until  time.Time
 	timer  *time.Timer
 }
@@ -61,12 +62,12 @@ func (c *configuration) Pending() (until time.Time, is bool) {
 }
 
 // await makes the change from before pending, if ctx says so.
-func (c *configuration) await(ctx context.Context, before *config.Config) {
+func (c *configuration) await(ctx context.Context, before, older *config.Config) {
 	within, ok := ctx.Value(tentative{}).(time.Duration)
 	if !ok {
 		return
 	}
-	p := &unconfirmed{before: before, until: time.Now().Add(within)}
+	p := &unconfirmed{before: before, older: older, until: time.Now().Add(within)}
 	c.pending.Store(p)
 	p.timer = time.AfterFunc(within, func() { c.goBack(p) })
 	c.log.Info("change_pending", "within", within)
@@ -98,6 +99,7 @@ func (c *configuration) goBack(p *unconfirmed) {
 		p.timer.Reset(backAgain)
 		return
 	}
+	c.before = p.older // undo does not make the change again
 	c.settle()
 	c.log.Warn("change_reverted", "changes", len(changes))
 }

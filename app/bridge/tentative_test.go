@@ -61,7 +61,7 @@ func taskTentative() (string, error) {
 
 // tentativeEnds waits for a change to go back.
 func tentativeEnds(h *Bridge, add func(time.Duration, int) (config.Changes, error)) error {
-	was := h.Config()
+	was, older := h.Config(), h.before
 	if _, err := add(50*time.Millisecond, 7); err != nil {
 		return err
 	}
@@ -75,6 +75,9 @@ func tentativeEnds(h *Bridge, add func(time.Duration, int) (config.Changes, erro
 	}
 	if d := config.Diff(was, h.Config()); len(d) > 0 {
 		return fmt.Errorf("after going back: %v", d)
+	}
+	if h.before != older {
+		return errors.New("after going back, undo makes the change again")
 	}
 	if err := h.Confirm(context.Background()); err == nil {
 		return errors.New("what has gone back was confirmed")

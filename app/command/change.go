@@ -112,11 +112,12 @@ func setInjection(_ context.Context, c *Call) (Result, error) {
 	if i.Drop+i.Duplicate+i.Reorder+i.DelayShare == 0 {
 		return Result{}, errors.New("nothing to inject: write drop, duplicate, reorder or delay; clear injection ends it")
 	}
-	if err := b.Inject(d, i); err != nil {
+	lasts := value(c, "for", time.Minute)
+	if err := b.Inject(d, i, lasts); err != nil {
 		return Result{}, err
 	}
 	c.changed("set injection", "direction", d.String(), "drop", i.Drop, "duplicate", i.Duplicate, "reorder", i.Reorder, "delay", i.Delay,
-		"delayed", i.DelayShare, "seed", i.Seed)
+		"delayed", i.DelayShare, "seed", i.Seed, "for", lasts)
 	return runInjections(context.Background(), c)
 }
 
@@ -129,7 +130,7 @@ func clearInjection(_ context.Context, c *Call) (Result, error) {
 		if c.Has("direction") && directionOf(c.Value("direction")) != d {
 			continue
 		}
-		if err := b.Inject(d, lcore.Injection{}); err != nil {
+		if err := b.Inject(d, lcore.Injection{}, 0); err != nil {
 			return Result{}, err
 		}
 		c.changed("clear injection", "direction", d.String())

@@ -26,7 +26,7 @@ type Target interface {
 	Link() link.State
 	InfiniBandDown() string
 	Limits() []bridge.Limit
-	LCores() []uint
+	WorkerCPUs() []int
 	Ports() (ethernet, infiniband bridge.Port)
 	Memory() bridge.Memory
 	Lost() [2]map[string]uint64

@@ -86,7 +86,7 @@ func (t *Table) list(n *node) (lines []string) {
 		lines = append(lines, line)
 	}
 	if n == t.root {
-		lines = append(lines, "", "Words may be abbreviated, except clear, drain and halt. ? shows what can come next, Tab completes. After a command, \"| json\",",
+		lines = append(lines, "", "Words may be abbreviated, except clear, confirm, drain and halt. ? shows what can come next, Tab completes. After a command, \"| json\",",
 			"\"| match REGEXP\" and \"| count\" change how its result is shown. \"help COMMAND\" explains one command.")
 	}
 	return lines

@@ -129,6 +129,9 @@ var macKind = Kind{Form: "MAC", About: "a MAC address", Parse: func(s string) (a
 }}
 
 var shareKind = Kind{Form: "SHARE", About: "a fraction of all packets: 0.01 or 1%", Parse: func(s string) (any, error) {
+	if s == "1" {
+		return nil, errors.New("1 may be all or one of a hundred; write 100% or 1%")
+	}
 	number, percent := strings.CutSuffix(s, "%")
 	v, err := strconv.ParseFloat(number, 64)
 	if percent {

@@ -91,7 +91,7 @@ func (t *Table) parseCommand(words []string) (*Invocation, error) {
 }
 
 // neverShort are the first words that are not abbreviated: what they do must not be a slip.
-var neverShort = []string{"clear", "drain", "halt"}
+var neverShort = []string{"clear", "confirm", "drain", "halt"}
 
 // find walks down the tree along the words, and returns the node and the words that are left.
 func (t *Table) find(words []string) (*node, []string, error) {

@@ -39,6 +39,7 @@ var lines = []struct{ line, path, says string }{
 	{"CLEAR cou", "clear counters", ""},
 	{"hal", "", "halt is never abbreviated: write the whole word"},
 	{"dr", "", "drain is never abbreviated"},
+	{"conf", "", "confirm is never abbreviated"},
 	{"cl counters", "", "clear is never abbreviated"},
 	{"he", "help", ""},
 	{"| count", "", "a command is missing: write one of"},
@@ -50,6 +51,8 @@ var lines = []struct{ line, path, says string }{
 	{"set injection", "", "DIRECTION is missing"},
 	{"set injection up drop 1", "", `DIRECTION "up"`},
 	{"set injection roce drop 2", "", "0 to 1"},
+	{"set injection roce drop 1", "", "write 100% or 1%"},
+	{"set injection roce drop 1% for 25h", "", "up to 24h"},
 	{"set injection roce drop NaN", "", "0 to 1"},
 	{"set injection roce delay 1h", "", "up to 1s"},
 	{"watch", "", "watch needs a command"},
@@ -179,7 +182,7 @@ func TestChanges(t *testing.T) {
 		"add group 239.1.2.5 ethernet udp:4711 ttl 3", "set policing 239.1.2.4 off", "add host 10.9.0.8 gid fe80::8", "add service 7000-7001", "reload", "set log level debug", "clear counters"} {
 		run(t, e, line)
 	}
-	if notes := strings.Join(b.Notes(), ","); notes != "inject ib_to_roce drop 0.05,inject ib_to_roce drop 0,remove learned host 10.9.0.1" {
+	if notes := strings.Join(b.Notes(), ","); notes != "inject ib_to_roce drop 0.05 for 1m0s,inject ib_to_roce drop 0 for 0s,remove learned host 10.9.0.1" {
 		t.Errorf("it noted %s", notes)
 	}
 	if c := b.Cfg; len(c.Groups) != 3 || c.Groups[1].RatePPS != 0 || c.Groups[2].UDPPort != 4711 || c.Groups[2].TTL != 3 || len(c.Hosts) != 2 || len(c.Services) != 3 {
@@ -193,7 +196,7 @@ func TestChanges(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"add host 10.9.0.8 gid fe80::8": "also that of host", "add host 10.9.0.9": "write gid GID for", "remove group 239.9.9.9": "is not configured",
-		"set injection ib delayed 1": "delayed needs a delay", "set injection ib": "nothing to inject",
+		"set injection ib delayed 0.5": "delayed needs a delay", "set injection ib": "nothing to inject",
 	} {
 		v, err := command.Standard.Parse(line)
 		if err != nil {

@@ -66,11 +66,11 @@ func counterRate(was, now *lcore.Counters, d int, seconds float64) Rates {
 
 func runWorkers(_ context.Context, c *Call) (Result, error) {
 	base := c.Env.baseline()
-	part := Part{Name: "workers", Columns: columns("worker", "core", "busy", "to IB/s", "to RoCE/s", "to IB", "to RoCE", "dropped", "handoffs"),
+	part := Part{Name: "workers", Columns: columns("worker", "CPU", "busy", "to IB/s", "to RoCE/s", "to IB", "to RoCE", "dropped", "handoffs"),
 		Empty: "The workers have ended.", Note: notes(idleNote(c.Env.Bridge), base.since())}
 	from, to := c.Env.Sampler.span(sampleEvery)
 	seconds := to.at.Sub(from.at).Seconds()
-	cores := c.Env.Bridge.LCores()
+	cpus := c.Env.Bridge.WorkerCPUs()
 	for i, w := range c.Env.Bridge.Workers() {
 		if i < len(base.workers) {
 			subtract(&w, &base.workers[i])
@@ -86,12 +86,12 @@ func runWorkers(_ context.Context, c *Call) (Result, error) {
 				rates[d] = counterRate(a, b, d, seconds)
 			}
 		}
-		var core any
-		if i < len(cores) {
-			core = cores[i]
+		var cpu any
+		if i < len(cpus) {
+			cpu = cpus[i]
 		}
 		x := &w.Direction
-		part.Rows = append(part.Rows, []any{i, core, busy, rates[0].Sent, rates[1].Sent, x[0].Sent, x[1].Sent,
+		part.Rows = append(part.Rows, []any{i, cpu, busy, rates[0].Sent, rates[1].Sent, x[0].Sent, x[1].Sent,
 			x[0].Dropped() + x[1].Dropped(), x[0].Handoffs + x[1].Handoffs})
 	}
 	return table(part), nil
@@ -267,8 +267,9 @@ func runFlows(_ context.Context, c *Call) (Result, error) {
 
 // An injector injects faults.
 type injector interface {
-	Inject(lcore.Direction, lcore.Injection) error
+	Inject(lcore.Direction, lcore.Injection, time.Duration) error
 	Injections() [2]lcore.Injection
+	InjectionsEnd() [2]time.Time
 }
 
 // injecting returns the number of directions into which faults are injected.
@@ -288,9 +289,11 @@ func runInjections(_ context.Context, c *Call) (Result, error) {
 	if !ok {
 		return Result{}, notAvailable("injection")
 	}
-	part := Part{Name: "injection", Columns: columns("direction", "drop", "duplicate", "reorder", "delayed", "delay", "seed")}
+	part := Part{Name: "injection", Columns: columns("direction", "drop", "duplicate", "reorder", "delayed", "delay", "seed", "for")}
+	ends := b.InjectionsEnd()
 	for d, i := range b.Injections() {
-		part.Rows = append(part.Rows, []any{lcore.Direction(d), Share(i.Drop), Share(i.Duplicate), Share(i.Reorder), Share(i.DelayShare), i.Delay, i.Seed})
+		part.Rows = append(part.Rows, []any{lcore.Direction(d), Share(i.Drop), Share(i.Duplicate), Share(i.Reorder), Share(i.DelayShare), i.Delay, i.Seed,
+			max(time.Until(ends[d]).Round(time.Second), 0)})
 	}
 	return table(part), nil
 }

@@ -52,7 +52,7 @@ func (c *Call) picture(ctx context.Context, out Out) Result {
 	workers, _ := runWorkers(ctx, c)
 	short := Part{Lines: []string{topLine(c)}}
 	_, height := out.Size()
-	room := max(3, (height-14-len(b.LCores()))/2)
+	room := max(3, (height-14-len(b.WorkerCPUs()))/2)
 	if height == 0 {
 		room = 20
 	}

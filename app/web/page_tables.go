@@ -32,7 +32,7 @@ var pageTables = [...]pageTable{
 	{"drops", "Drops by reason", "show drops", "drops", "reason, +meaning, to IB, to RoCE, -to IB/s, -to RoCE/s", false},
 	{"latency", "Time in the bridge", "show latency | match all", "latency", "direction, -packets, p50, p99, -p99.9, max", false},
 	{"groups", "Groups", fmt.Sprintf("show groups limit %d", listed), "groups", "group, +MGID, !state, -to IB, -to RoCE, to IB/s, to RoCE/s", false},
-	{"workers", "Workers", "show workers", "workers", "worker, core, busy, to IB/s, to RoCE/s, -dropped", false},
+	{"workers", "Workers", "show workers", "workers", "worker, CPU, busy, to IB/s, to RoCE/s, -dropped", false},
 	{"hosts", "RoCE hosts", fmt.Sprintf("show hosts limit %d", listed), "hosts", "address, +MAC, !state, version, QPs, last seen", false},
 	{"nodes", "InfiniBand nodes", fmt.Sprintf("show nodes limit %d", listed), "nodes", "address, +IPv6, +GID, LID, -origin, !path", false},
 }

@@ -75,6 +75,9 @@ func handler(src Source, o Options) http.Handler {
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { answer(w, health(r.Context(), src.Workers)) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { answer(w, readiness(r.Context(), src, o)) })
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "there is no such page; there are / (the page), /status.json (the same as JSON), /metrics, /healthz and /readyz", http.StatusNotFound)
+	})
 	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, r *http.Request) { writeStatus(w, readStatus(r.Context(), src, o)) })
 	if o.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -108,8 +108,8 @@ func (f *Fake) Counters() lcore.Counters {
 // Workers implements command.Target.
 func (f *Fake) Workers() []lcore.Counters { return []lcore.Counters{f.Counters()} }
 
-// LCores implements command.Target.
-func (f *Fake) LCores() []uint { return []uint{3} }
+// WorkerCPUs implements command.Target.
+func (f *Fake) WorkerCPUs() []int { return []int{3} }
 
 var began = time.Now()
 
@@ -275,16 +275,19 @@ func (f *Fake) RefreshSubnet() error {
 func (f *Fake) ClearLatency() { f.note("clear latency") }
 
 // Inject notes the call and keeps the injection.
-func (f *Fake) Inject(d lcore.Direction, i lcore.Injection) error {
+func (f *Fake) Inject(d lcore.Direction, i lcore.Injection, lasts time.Duration) error {
 	if err := i.Validate(); err != nil {
 		return err
 	}
-	f.note("inject %v drop %v", d, i.Drop)
+	f.note("inject %v drop %v for %v", d, i.Drop, lasts)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.injected[d] = i
 	return nil
 }
+
+// InjectionsEnd returns that nothing ends by itself.
+func (f *Fake) InjectionsEnd() [2]time.Time { return [2]time.Time{} }
 
 // Injections returns what was injected.
 func (f *Fake) Injections() [2]lcore.Injection {

@@ -121,7 +121,7 @@ struct seen {
 	uint8_t times[MULTIPATH_PORTS];
 };
 
-/* Whose numbers they are. */
+/* Tells streams apart: each has its own numbers. */
 struct stream_key {
 	uint64_t from[2]; /* the sender's GID, as the datapath knows it: the same by all members */
 	uint64_t own[2];  /* what the messages have besides, where a sender numbers several streams */

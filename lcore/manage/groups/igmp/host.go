@@ -28,7 +28,7 @@ type membership struct {
 	sources []netip.Addr // it wants messages of; nil: of all
 	again   time.Time    // when the join is reported again; zero: not at all
 	answer  time.Time    // when a query is answered; zero: there is none
-	asked   []netip.Addr // of the sources, that the query is about; nil: all
+	asked   []netip.Addr // the sources in the query; nil: it is for the group
 }
 
 // A leave is reported once more.

@@ -19,19 +19,19 @@ type Listeners struct {
 	exclude bool
 	timer   time.Time // of EXCLUDE: when it ends
 	sources map[netip.Addr]*source
-	older   [2]time.Time // until when hosts of version 1, and 2 of IGMP, are there
-	left    lastQuery    // of the whole group
-	asked   time.Time    // until when timers run because another querier has asked for the group
+	older   [2]time.Time   // until when hosts of version 1, and 2 of IGMP, are there
+	again   retransmission // of the query for the group
+	asked   time.Time      // until when timers run because another querier has asked for the group
 }
 
 // source is one that is wanted; or, of EXCLUDE, one that nobody wants, if its timer has ended.
 type source struct {
 	until time.Time // zero: it has ended
-	left  lastQuery
+	again retransmission
 }
 
-// lastQuery is what is to be asked again.
-type lastQuery struct {
+// retransmission is a specific query that is to be sent again (RFC 3376 §6.6.3, RFC 3810 §7.6.3).
+type retransmission struct {
 	times int
 	at    time.Time
 }
@@ -204,7 +204,7 @@ func (c *change) askGroup() {
 	}
 	t := standard
 	c.l.lower(c.now.Add(t.lastMember(lastMemberInterval)))
-	c.l.left = lastQuery{t.robustness, c.now}
+	c.l.again = retransmission{t.robustness, c.now}
 	c.l.ask(c.q, c.r.Group, c.now)
 }
 
@@ -217,7 +217,7 @@ func (c *change) askSources(which []netip.Addr) {
 	end := c.now.Add(t.lastMember(lastMemberInterval))
 	for _, a := range which {
 		if s := c.l.sources[a]; s.until.After(end) {
-			s.until, s.left = end, lastQuery{t.robustness, c.now}
+			s.until, s.again = end, retransmission{t.robustness, c.now}
 		}
 	}
 	c.l.ask(c.q, c.r.Group, c.now)
@@ -233,32 +233,32 @@ func (l *Listeners) lower(end time.Time) {
 // they are.
 func (l *Listeners) ask(q *Querier, group netip.Addr, now time.Time) {
 	end := now.Add(standard.lastMember(lastMemberInterval))
-	if l.left.isDue(now) && q.askLast(group, nil, l.timer.After(end)) {
-		l.left.sent(now)
+	if l.again.isDue(now) && q.askLast(group, nil, l.timer.After(end)) {
+		l.again.sent(now)
 	}
-	var which [2][]netip.Addr // whose timer is lowered, and the others
+	var due [2][]netip.Addr // sources with a lowered timer, and those reported since
 	for a, s := range l.sources {
-		if s.left.isDue(now) {
+		if s.again.isDue(now) {
 			k := 0
 			if s.until.After(end) {
 				k = 1
 			}
-			which[k] = append(which[k], a)
+			due[k] = append(due[k], a)
 		}
 	}
-	for k, some := range which {
+	for k, some := range due {
 		slices.SortFunc(some, netip.Addr.Compare)
 		if len(some) > 0 && q.askLast(group, some, k == 1) {
 			for _, a := range some {
-				l.sources[a].left.sent(now)
+				l.sources[a].again.sent(now)
 			}
 		}
 	}
 }
 
-func (x *lastQuery) isDue(now time.Time) bool { return x.times > 0 && !now.Before(x.at) }
+func (x *retransmission) isDue(now time.Time) bool { return x.times > 0 && !now.Before(x.at) }
 
-func (x *lastQuery) sent(now time.Time) { x.times, x.at = x.times-1, now.Add(lastMemberInterval) }
+func (x *retransmission) sent(now time.Time) { x.times, x.at = x.times-1, now.Add(lastMemberInterval) }
 
 // Queried takes another querier's query for the group (RFC 3376 §6.6.1, RFC 3810 §7.6.1): what it asks for ends as soon as
 // it does for the querier, unless somebody answers.

@@ -194,6 +194,20 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// TestNewSources: a source that a host excludes and nobody has named yet has the group's timer (RFC 3376 §6.4.2, RFC 3810 §7.4.2).
+// Where another is the querier, nothing lowers it at once.
+func TestNewSources(t *testing.T) {
+	families(t, "6.4.2 (A-X-Y)=timer", "7.4.2 (A-X-Y)=timer", func(k *link) {
+		k.other(frame.Query{MaxResp: 10 * time.Second})
+		k.report("TO_EX")
+		k.pass(100)
+		k.report("BLOCK n")
+		k.want("EXCLUDE 160: n160")
+		k.report("TO_EX mn")
+		k.want("EXCLUDE 260: m160 n160")
+	})
+}
+
 // TestTimers is what ends, and when.
 func TestTimers(t *testing.T) {
 	families(t, "6.3 a source's timer, INCLUDE", "7.2.3 a source's timer, INCLUDE", func(k *link) {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"causeway/ibside"
@@ -25,8 +26,9 @@ type Nodes struct {
 	resolving map[ib.GID]resolving // nodes without a path
 	waiting   map[ib.GID]placed    // nodes that the tables had no room for
 	retried   time.Time
-	asking    map[ib.GID]bool // nodes in the tables whose path is asked for again
-	again     map[ib.GID]bool // of them, those to ask for once more
+	asking    map[ib.GID]bool  // nodes in the tables whose path is asked for again
+	event     atomic.Int64     // counts the subnet's
+	last      map[ib.GID]int64 // a node's last event: answers to questions from before it are old
 	doubts    map[ib.GID]doubt
 }
 
@@ -41,7 +43,7 @@ type placed struct {
 func New(nodes []Node, d Deps) *Nodes {
 	n := &Nodes{
 		Deps: d, byGID: byGID(nodes), gids: map[netip.Addr]ib.GID{}, resolving: map[ib.GID]resolving{}, waiting: map[ib.GID]placed{},
-		asking: map[ib.GID]bool{}, again: map[ib.GID]bool{}, doubts: map[ib.GID]doubt{},
+		asking: map[ib.GID]bool{}, last: map[ib.GID]int64{}, doubts: map[ib.GID]doubt{},
 	}
 	for i, x := range nodes {
 		if len(n.byGID) < len(nodes) && slices.ContainsFunc(nodes[:i], func(other Node) bool { return other.GID == x.GID }) {
@@ -191,7 +193,7 @@ func (n *Nodes) remove(x Node) {
 // take is remove without a word.
 func (n *Nodes) take(x Node) {
 	n.endResolving(x.GID)
-	delete(n.again, x.GID)
+	delete(n.last, x.GID)
 	delete(n.waiting, x.GID)
 	delete(n.doubts, x.GID)
 	if known, _, ok := n.Tables.FindGID(x.GID); ok {

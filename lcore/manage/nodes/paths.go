@@ -28,6 +28,7 @@ func (n *Nodes) resolveWarned(x Node, warned *atomic.Bool) {
 	ctx, cancel := context.WithCancel(n.Ask.Running())
 	n.resolving[x.GID] = resolving{cancel, time.Now(), warned}
 	n.Ask.Ask(ctx, func(asking context.Context) error {
+		after := n.event.Load()
 		path, err := n.Paths.Path(asking, x.GID, x.PKey)
 		if err != nil {
 			n.logMissing(ctx, &x, warned, err)
@@ -35,7 +36,7 @@ func (n *Nodes) resolveWarned(x Node, warned *atomic.Bool) {
 		}
 		n.Ask.Later(ctx, func() {
 			if ctx.Err() == nil {
-				n.resolved(placed{Node: x, path: path})
+				n.resolved(placed{Node: x, path: path}, after)
 			}
 		})
 		return nil
@@ -50,10 +51,10 @@ func (n *Nodes) logMissing(ctx context.Context, x *Node, warned *atomic.Bool, er
 	n.Log.Log(ctx, level, "path_missing", "node", x.Addrs(), "gid", x.GID, "error", err)
 }
 
-func (n *Nodes) resolved(x placed) {
+// resolved has the first answer about a node, to a question that was asked after an event.
+func (n *Nodes) resolved(x placed, after int64) {
 	n.endResolving(x.GID)
-	again := n.again[x.GID]
-	delete(n.again, x.GID)
+	again := after < n.last[x.GID]
 	if again {
 		x.lids = tables.LIDsStale
 	}
@@ -80,6 +81,7 @@ func (n *Nodes) endResolving(gid ib.GID) {
 
 // Renew follows what the subnet has changed, or may have.
 func (n *Nodes) Renew(now time.Time, r ibside.Renewals) {
+	n.event.Add(1)
 	ports := map[ib.GID]bool{}
 	for _, gid := range r.Ports {
 		ports[gid] = true
@@ -104,9 +106,7 @@ func (n *Nodes) stale(gid ib.GID) {
 		x.lids = tables.LIDsStale
 		n.waiting[gid] = x
 	}
-	if _, missing := n.resolving[gid]; missing {
-		n.again[gid] = true
-	}
+	n.last[gid] = n.event.Load()
 }
 
 // renewPaths asks for all paths again: the subnet may have changed any of them, or a node may have appeared. There is
@@ -118,7 +118,7 @@ func (n *Nodes) renewPaths(now time.Time) {
 		switch {
 		case x.LID != 0 || !known && !waits:
 		case n.asking[x.GID]:
-			n.again[x.GID] = true
+			n.last[x.GID] = n.event.Load()
 		default:
 			n.resolveAgain(x)
 		}
@@ -132,7 +132,6 @@ func (n *Nodes) resolveSooner(now time.Time) {
 	for _, x := range n.byGID {
 		if r, missing := n.resolving[x.GID]; missing && now.Sub(r.began) >= time.Second {
 			n.endResolving(x.GID)
-			delete(n.again, x.GID) // what is asked from now on tells of the last event
 			n.resolveWarned(x, r.warned)
 		}
 	}
@@ -150,6 +149,7 @@ func (n *Nodes) resolveIn(x Node, most int) {
 	n.asking[x.GID] = true
 	tries := 0
 	n.Ask.Ask(n.Ask.Running(), func(asking context.Context) error {
+		after := n.event.Load()
 		path, err := n.Paths.Path(asking, x.GID, x.PKey)
 		if errors.Is(err, ibside.ErrNoPath) && tries == 0 {
 			n.Ask.Tell(func() { n.Tables.MarkLIDs(x.GID, tables.LIDsLost) })
@@ -157,15 +157,14 @@ func (n *Nodes) resolveIn(x Node, most int) {
 		if tries++; err != nil && tries < most {
 			return err
 		}
-		n.Ask.Tell(func() { n.resolvedAgain(x, path, err) })
+		n.Ask.Tell(func() { n.resolvedAgain(x, path, after, err) })
 		return nil
 	})
 }
 
-func (n *Nodes) resolvedAgain(x Node, path ibside.Path, err error) {
+func (n *Nodes) resolvedAgain(x Node, path ibside.Path, after int64, err error) {
 	delete(n.asking, x.GID)
-	again := n.again[x.GID]
-	delete(n.again, x.GID)
+	again := after < n.last[x.GID]
 	now, known := n.Find(x.GID)
 	switch {
 	case !known || now.LID != 0: // changed meanwhile

@@ -187,3 +187,28 @@ func TestKnownAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestKnownWithNextTry checks the same of a node that went and came back before the question about its going was asked a second
+// time.
+func TestKnownWithNextTry(t *testing.T) {
+	event := ibside.Renewals{Paths: true, Ports: []ib.GID{gid(1)}}
+	s, e := newTeller(), &entries{all: map[ib.GID]tables.Node{}, room: 8}
+	run(t, s, e, []nodes.Node{node(1, 0)}, func(n *nodes.Nodes, turn func(time.Duration)) {
+		turn(time.Second)
+		s.set(func() { s.err = ibside.ErrNoPath; clear(s.asked) })
+		n.Renew(time.Now(), event)
+		turn(20 * time.Millisecond)
+		s.set(func() { s.err, s.takes, s.path.LID = nil, time.Second, 9 })
+		n.Renew(time.Now(), event)
+		turn(1200 * time.Millisecond)
+		if x := e.all[gid(1)]; x.LID != 9 || x.LIDs != tables.LIDsKnown {
+			t.Errorf("with the first answer since it is back: %+v", x)
+		}
+		turn(10 * time.Second)
+		s.set(func() {
+			if s.asked[gid(1)] != 2 {
+				t.Errorf("asked %d times", s.asked[gid(1)])
+			}
+		})
+	})
+}

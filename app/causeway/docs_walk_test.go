@@ -247,7 +247,7 @@ func (w *walk) expect(b block) {
 		}
 		if time.Now().After(deadline) {
 			drops, _ := w.command("causeway ctl show drops").CombinedOutput()
-			w.t.Fatalf("line %d of the document: no command printed\n%s\nbut\n%s\nshow drops:\n%s", b.line, want, got, drops)
+			w.t.Fatalf("line %d of the document: no command printed\n%s\nbut\n%s\nshow drops:\n%s\nthe bridge:\n%v", b.line, want, got, drops, &w.bridge.stderr)
 		}
 		if w.last != nil && strings.Contains(w.last.line, " ctl ") {
 			w.run(w.last)

@@ -150,10 +150,15 @@ func (f *Fabric) Attach(c PortConfig) (Port, error) {
 	return p, nil
 }
 
-// attach adds a port to the subnet and makes the administrator send notices.
+// attach adds a port to the subnet and makes the administrator send notices, before any answer that tells of the port.
 func (f *Fabric) attach(c PortConfig) (*switchPort, error) {
+	if f.sa == nil {
+		return f.register(c)
+	}
+	f.sa.mu.Lock()
+	defer f.sa.mu.Unlock()
 	p, err := f.register(c)
-	if err == nil && f.sa != nil {
+	if err == nil {
 		f.sa.portCame(p.info)
 	}
 	return p, err
@@ -224,13 +229,13 @@ func (f *Fabric) freeLID() (ib.LID, error) {
 
 // detach removes a port: first from the registry, so that no join finds it, then its memberships, then its LID.
 func (f *Fabric) detach(p *switchPort) {
-	f.mu.Lock()
-	delete(f.ports, p.info.LID)
-	delete(f.guids, p.info.GUID)
-	f.leaving[p] = true
-	f.mu.Unlock()
-	if f.sa != nil {
+	if f.sa == nil {
+		f.unregister(p)
+	} else {
+		f.sa.mu.Lock()
+		f.unregister(p)
 		f.sa.portGone(p.info)
+		f.sa.mu.Unlock()
 	}
 	f.sw.remove(p)
 	p.queue.close()
@@ -238,6 +243,14 @@ func (f *Fabric) detach(p *switchPort) {
 	defer f.mu.Unlock()
 	delete(f.leaving, p)
 	f.gone.add(p.queue.stats())
+}
+
+func (f *Fabric) unregister(p *switchPort) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.ports, p.info.LID)
+	delete(f.guids, p.info.GUID)
+	f.leaving[p] = true
 }
 
 func (s *PortStats) add(o PortStats) {

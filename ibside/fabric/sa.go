@@ -280,10 +280,8 @@ func reply(r *request, status uint16) []byte {
 	return b
 }
 
-// portGone removes the registrations of a port that left the subnet, and sends notices.
+// portGone removes the registrations of a port that left the subnet, and sends notices. Its caller holds mu.
 func (a *SA) portGone(p PortInfo) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.informs.removePort(p.LID)
 	a.endExchanges(func(lid ib.LID) bool { return lid == p.LID })
 	a.groups.removePort(p.LID)
@@ -291,10 +289,8 @@ func (a *SA) portGone(p PortInfo) {
 	a.informs.notifyOfPort(ib.TrapGIDOutOfService, p)
 }
 
-// portCame sends notices about a new port.
+// portCame sends notices about a new port. Its caller holds mu.
 func (a *SA) portCame(p PortInfo) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.informs.notifyOfPort(ib.TrapGIDInService, p)
 }
 

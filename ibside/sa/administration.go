@@ -50,7 +50,8 @@ func NewAdministration(c *Client, renew RenewFunc, r RegistrarConfig, log *slog.
 	a.follower = newFollower(renew, log)
 	r.Events, r.OnChange, r.OnEvent = a.events, a.changed, a.lidsChanged
 	a.registrar = NewRegistrar(c, r)
-	a.groupNotices = newGroupNotices(c, a.registrar, a.portChanged, log)
+	a.groupNotices = newGroupNotices(c, a.registrar, log)
+	c.followPorts(a.portChanged)
 	a.bridgeList = &bridgeList{client: c, registrar: a.registrar}
 	a.aliasTable = newAliasTable(c, a.registrar, a.bridgeList)
 	ctx, stop := context.WithCancel(context.Background())

@@ -61,6 +61,7 @@ type Client struct {
 	notices   chan ib.NoticeFields
 
 	mu      sync.Mutex
+	onPort  func(ib.GID)    // nil: nobody follows ports
 	tries   map[uint32]*try // by the lower half of the transaction ID
 	nextTID uint32
 	sm      ib.LID // of the SA, as last read

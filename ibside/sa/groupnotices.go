@@ -24,15 +24,14 @@ type groupNotices struct {
 	client    *Client
 	registrar *Registrar
 	log       *slog.Logger
-	onPort    func(ib.GID)  // a port came or went
 	relist    chan struct{} // gets a value when the subscriptions are new
 	out       chan ibside.Notice
 	known     map[ib.GID]bool // only listen uses it
 }
 
-func newGroupNotices(c *Client, r *Registrar, onPort func(ib.GID), log *slog.Logger) *groupNotices {
+func newGroupNotices(c *Client, r *Registrar, log *slog.Logger) *groupNotices {
 	return &groupNotices{
-		client: c, registrar: r, log: log, onPort: onPort, relist: make(chan struct{}, 1),
+		client: c, registrar: r, log: log, relist: make(chan struct{}, 1),
 		out: make(chan ibside.Notice), known: map[ib.GID]bool{},
 	}
 }
@@ -96,8 +95,6 @@ func (n *groupNotices) received(ctx context.Context, x ib.NoticeFields) {
 		n.send(ctx, x.GID(), true)
 	case ib.TrapGroupDeleted:
 		n.send(ctx, x.GID(), false)
-	case ib.TrapGIDInService, ib.TrapGIDOutOfService:
-		n.onPort(x.GID())
 	}
 }
 

@@ -65,12 +65,25 @@ func (c *Client) reported(from ib.LID, sl ib.SL, mad []byte) {
 		c.stats.Repeated++
 		return
 	}
+	if c.onPort != nil && (notice.Trap == ib.TrapGIDInService || notice.Trap == ib.TrapGIDOutOfService) {
+		c.onPort(notice.GID())
+		c.stats.Notices++
+		return
+	}
 	select {
 	case c.notices <- notice:
 		c.stats.Notices++
 	default:
 		c.stats.NoticesDropped++
 	}
+}
+
+// followPorts has f told of each notice that a port came or went, before any answer that came after it, in place of those who
+// read Notices. f must not block, nor call the client.
+func (c *Client) followPorts(f func(ib.GID)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onPort = f
 }
 
 // isSM reports whether the SA is at a LID. It may have moved since the last request.

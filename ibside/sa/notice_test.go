@@ -4,9 +4,13 @@ package sa_test
 
 import (
 	"errors"
+	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
+	"causeway/ibside"
+	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 	"causeway/ibside/sa"
 )
@@ -136,5 +140,51 @@ func awaitStats(t *testing.T, c *sa.Client, what string, ok func(sa.Stats) bool)
 		if time.Now().After(end) {
 			t.Fatalf("not within five seconds: %s; %+v", what, c.Stats())
 		}
+	}
+}
+
+// TestNoticeFirst checks that what tells of a port is there before the first answer that tells of it: whoever has taken both knows
+// whether an answer is newer than the notice.
+func TestNoticeFirst(t *testing.T) {
+	s := newFabricSite(t, fabric.Config{})
+	c, hca := s.attach("bridge", sa.Config{})
+	follows := func(ib.MCMemberFields, func(ibside.Membership)) error { return nil }
+	a := sa.NewAdministration(c, follows, sa.RegistrarConfig{}, slog.New(slog.DiscardHandler))
+	defer func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for s.fabric.SA().Subscriptions() < 4 {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 200 {
+		guid := ib.GUID(0x1000 + i)
+		was := make(chan error)
+		go func() {
+			port, err := s.fabric.Attach(fabric.PortConfig{Name: "node", GUID: guid})
+			if err == nil {
+				defer port.Close()
+			}
+			was <- err
+			<-was
+		}()
+		gid := ib.GIDFromGUID(hca.Info().GID.Prefix(), guid)
+		for {
+			_, err := a.Path(t.Context(), gid, ib.PKeyDefault)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, ibside.ErrNoPath) {
+				t.Fatal(err)
+			}
+		}
+		if r := a.Renewed(); !slices.Contains(r.Ports, gid) {
+			t.Fatalf("port %d: there is a path, and no notice: %+v", i, r)
+		}
+		if err := <-was; err != nil {
+			t.Fatal(err)
+		}
+		close(was)
 	}
 }

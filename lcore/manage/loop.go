@@ -134,6 +134,8 @@ func (l *Loop) turn(ctx context.Context) {
 	var renewed <-chan struct{}
 	if port, ok := l.port.(ibside.Renewer); ok {
 		renewed = port.Changed()
+		l.inbox.Before = func() { l.renew(time.Now()) }
+		defer func() { l.inbox.Before = nil }()
 	}
 	for ctx.Err() == nil {
 		busy := l.takePunted() > 0 || l.awaitPunted() > 0
@@ -153,7 +155,7 @@ func (l *Loop) turn(ctx context.Context) {
 		}
 		select {
 		case f := <-l.inbox.C():
-			f()
+			l.inbox.Run(f)
 		case <-l.cfg.Punted:
 		case <-renewed:
 		case <-l.cfg.LinkUp:
@@ -224,7 +226,8 @@ func (l *Loop) tick(now time.Time) {
 	l.publish()
 }
 
-// renew takes what the subnet has changed, in each turn: messages must not be taken for those of a LID's former owner.
+// renew takes what the subnet has changed, in each turn: messages must not be taken for those of a LID's former owner. It comes
+// before each result, too: an answer follows the notice that it tells more of.
 func (l *Loop) renew(now time.Time) {
 	port, ok := l.port.(ibside.Renewer)
 	if !ok {

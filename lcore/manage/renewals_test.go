@@ -150,9 +150,9 @@ func TestRenewedPaths(t *testing.T) {
 		fails = true
 		before := s.ibPort.paths[nodeGID]
 		s.fake(func(f *fakeSubnet) { f.renewals.Paths, f.lid = true, 10 })
-		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true }) // queried once more when the current query has ended
+		s.fake(func(f *fakeSubnet) { f.renewals.Paths = true }) // the next try is a query from after this
 		s.wait(time.Minute)
-		const tries, doubted = 2 * 6, 4 // six of each, then after 2 s, 4 s, 8 s and 16 s
+		const tries, doubted = 6, 5 // the last ones after 1 s, 2 s, 4 s, 8 s and 16 s
 		n, lines := s.ibPort.paths[nodeGID]-before, s.log.count("path_missing")
 		if lid() != 9 || n < tries+doubted-1 || n > tries+doubted+1 || lines != 1 || !s.loop.Status().Ready {
 			t.Errorf("the node is at %v, after %d queries; %+v", lid(), n, s.loop.Status())

@@ -17,6 +17,8 @@ import (
 
 // An Inbox holds the functions that the loop has to run. New makes one.
 type Inbox struct {
+	Before func() // the loop sets it, to run before each function; or nil
+
 	work  chan func()
 	ended chan struct{}
 	why   error // what Do returns when the loop has ended
@@ -34,11 +36,19 @@ func New(room int, why error) *Inbox {
 // C is where the loop receives the functions.
 func (b *Inbox) C() <-chan func() { return b.work }
 
-// DoPending runs the functions that are in the inbox now. Only the loop calls it, as DoLate and End.
+// DoPending runs the functions that are in the inbox now. Only the loop calls it, as Run, DoLate and End.
 func (b *Inbox) DoPending() {
 	for range len(b.work) {
-		(<-b.work)()
+		b.Run(<-b.work)
 	}
+}
+
+// Run runs a function that came from C.
+func (b *Inbox) Run(f func()) {
+	if b.Before != nil {
+		b.Before()
+	}
+	f()
 }
 
 // DoLate runs the functions that came too late for the loop. No goroutine may be left that calls Tell.

@@ -139,3 +139,16 @@ func TestTry(t *testing.T) {
 		t.Error("the loop has ended, and takes another one")
 	}
 }
+
+// TestBefore checks that something else runs before each function, in both ways to run one.
+func TestBefore(t *testing.T) {
+	b, did := inbox.New(2, errEnded), ""
+	b.Before = func() { did += "before " }
+	b.Try(func() { did += "one " })
+	b.Try(func() { did += "two " })
+	b.DoPending()
+	b.Try(func() { did += "three" })
+	if b.Run(<-b.C()); did != "before one before two before three" {
+		t.Error(did)
+	}
+}

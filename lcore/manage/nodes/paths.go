@@ -81,7 +81,9 @@ func (n *Nodes) endResolving(gid ib.GID) {
 
 // Renew follows what the subnet has changed, or may have.
 func (n *Nodes) Renew(now time.Time, r ibside.Renewals) {
-	n.event.Add(1)
+	if r.Paths {
+		n.event.Add(1)
+	}
 	ports := map[ib.GID]bool{}
 	for _, gid := range r.Ports {
 		ports[gid] = true

@@ -19,11 +19,14 @@ CFI := $(if $(filter aarch64,$(shell uname -m)),-mbranch-protection=standard,-fc
 export CGO_CFLAGS := -g -O2 $(CFI) -DCAUSEWAY_HEADERS=0x$(HEADERS)
 # One set of flags for programs and tests, so that nothing is compiled twice; and nothing in it that differs between two
 # clones, so that a second one finds in Go's cache what the first one compiled.
-export GOFLAGS := -trimpath -buildmode=pie
+# Tests are linked without Go's DWARF, which takes half of the linker's time; programs have it.
+export GOFLAGS := -trimpath -buildmode=pie -ldflags=-w
 
 GO_NEEDED := 1.26
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME ?= 10s
+# How many packages are tested at a time: some wait.
+AT_ONCE ?= 5
 # After how many seconds a build says that it takes long.
 PATIENCE ?= 5
 E2E_TIMEOUT ?= 60m
@@ -121,15 +124,14 @@ clean: ## remove bin
 	@rm -rf bin
 
 ##@ Check
-# Packages of whole bridges, whose work has deadlines: what computes beside them would be judged with them. Nothing does, not even
-# with a lower priority: Linux 6.18 was seen to keep its own threads (RCU's, workqueues) waiting up to a minute beside that.
-ALONE := ./app/bridge ./app/causeway ./app/soak
+# Packages of whole bridges, whose work has deadlines: they wait more than they compute, and hold beside two busy loops (make flaky).
+BRIDGES := ./app/bridge ./app/causeway ./app/soak
 
 # Three bridges that are judged by the millisecond: make e2e tests them when nothing else is tested.
 FLEET := ^TestFleetOfBridges$$
 
-# Of the others, those that take longest begin first.
-LONGEST := ./ibside/verbs ./lcore ./perf/bench ./perf/dut ./tables ./app/web
+# Those that take longest begin first.
+LONGEST := ./lcore $(BRIDGES) ./perf/bench ./ibside/verbs ./perf/dut ./tables ./app/web
 
 # What go test -json prints, for people; .ci/run has the numbers of all added up in CAUSEWAY_TALLY.
 COUNT = go run ./.ci/count $(if $(CAUSEWAY_TALLY),-tally '$(CAUSEWAY_TALLY)') -name
@@ -137,11 +139,8 @@ COUNT = go run ./.ci/count $(if $(CAUSEWAY_TALLY),-tally '$(CAUSEWAY_TALLY)') -n
 .PHONY: test
 test: build ## build and run all tests that need no virtual machine
 	@[[ -n $$(type -P prometheus) ]] || $(MAKE) -s prometheus || echo 'test: Prometheus is missing; the tests that need it are skipped'
-	@echo 'test: the packages that are judged in real time, all at a time: they wait more than they compute'
-	@go list -export -test $(ALONE) >/dev/null # compiles by all CPUs what would be compiled by one
-	@go test -json -vet=off -timeout 20m -p $(words $(ALONE)) -skip '$(FLEET)' $(ALONE) | $(COUNT) alone
-	@echo 'test: all other packages, four at a time: some wait'
-	@go test -json -vet=off -timeout 20m -p 4 $(LONGEST) $$(go list ./... | grep -vxF "$$(go list $(ALONE))") | $(COUNT) tests
+	@. .ci/fair.sh; trap unfair EXIT; fair; \
+	go test -json -vet=off -timeout 20m -p $(AT_ONCE) -skip '$(FLEET)' $(LONGEST) $$(go list ./... | grep -vxF "$$(go list $(LONGEST))") | $(COUNT) tests
 
 .PHONY: variants
 variants: build ## test concurrent Go again with the race detector, and the packet path with the C for CPUs other than x86
@@ -180,7 +179,7 @@ soak: build ## run the bridge for DURATION (default 60s) while all around it fai
 
 .PHONY: flaky
 flaky: build ## test SLOW, the packages that take longest, RUNS times beside two busy loops; SCENARIOS=PATTERN: these, too (root)
-	@ALONE='$(ALONE)' FLEET='$(FLEET)' .ci/flaky '$(RUNS)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') $(SLOW)
+	@AT_ONCE='$(AT_ONCE)' FLEET='$(FLEET)' .ci/flaky '$(RUNS)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') $(SLOW)
 
 .PHONY: fuzz
 fuzz: deps go ## run each fuzzer, of Go and of C, for FUZZTIME (default 10s); 1000x is a number of inputs

@@ -58,7 +58,7 @@ func TestSnoopingBridge(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
 	n.wires()
-	n.ip("link add br0 type bridge mcast_snooping 1 mcast_querier 1")
+	n.ip("link add br0 type bridge mcast_snooping 1 mcast_querier 1 mcast_query_interval 2000 mcast_startup_query_interval 2000 mcast_query_response_interval 100")
 	n.ip("link set theirs master br0")
 	n.ip("link set theirs type bridge_slave mcast_router 2") // a router's: it gets all reports
 	n.ip("link set br0 up")

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"causeway/ibside/fabric"
@@ -17,7 +18,7 @@ import (
 	"causeway/ibside/sa"
 )
 
-// A fabricEndpointpoint is a node of a bridge's software subnet, which is in another process.
+// A fabricEndpoint is a node of a bridge's software subnet, which is in another process.
 type fabricEndpoint struct {
 	self   Info
 	socket string
@@ -30,6 +31,7 @@ type fabricEndpoint struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	once   sync.Once
+	sent   atomic.Bool
 
 	mu    sync.Mutex
 	joins []membership
@@ -45,6 +47,7 @@ const (
 	fabricBuffers = 1 << 14 // messages queued for the receiver
 	fabricBurst   = 64
 	answerWithin  = 5 * time.Second // timeout of the subnet administrator
+	stay          = 500 * time.Millisecond
 )
 
 func openFabric(socket string, c Config) (Endpoint, error) {
@@ -164,7 +167,8 @@ func (e *fabricEndpoint) ReplyTo(m *Message) Destination {
 func (e *fabricEndpoint) Rejected() map[string]uint64 { return e.hca.Stats().Drops }
 
 // Close leaves the groups; if the subnet does not answer, closing the port ends all memberships. Once the administrator
-// has answered any query, all messages sent before have arrived at the subnet.
+// has answered any query, all messages sent before have arrived at the subnet. Who has sent stays a moment longer, as a host's
+// port outlives its programs: when the port has gone, what a bridge has not taken yet comes from nobody.
 func (e *fabricEndpoint) Close() (err error) {
 	e.once.Do(func() { err = e.close() })
 	return err
@@ -184,6 +188,12 @@ func (e *fabricEndpoint) close() error {
 			break
 		}
 	}
+	if e.sent.Load() {
+		select {
+		case <-time.After(stay):
+		case <-e.hca.Gone():
+		}
+	}
 	e.cancel()
 	e.tasks.Wait()
 	return e.hca.Close()
@@ -200,6 +210,7 @@ func (w *fabricDestination) String() string { return w.name }
 func (w *fabricDestination) Send(payload []byte) error {
 	s := w.s
 	s.Payload = payload
+	w.e.sent.Store(true)
 	switch why := w.e.qp.Send(&s); why {
 	case "":
 		return nil

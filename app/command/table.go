@@ -44,7 +44,7 @@ var (
 func showState() []Command {
 	return []Command{
 		{Path: "show status", Help: "the bridge's state on one screen", Example: "show status", Run: runStatus,
-			Long: "Ready means that every configured group is joined on both sides and every configured node has its path. What the ports' " +
+			Long: "Ready means that every configured group is joined on both sides and the path to every configured node has been found. What the ports' " +
 				"devices have lost is named, if they have."},
 		{Path: "show hosts", Args: []Arg{inArg, limitArg}, Help: "RoCE hosts, and their GIDs on InfiniBand",
 			Example: "show hosts 10.9.0.0/24", Run: runHosts},

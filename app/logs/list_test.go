@@ -21,7 +21,7 @@ var events = []event{
 	{"worker_far", "warn", "The program", "A worker is on another NUMA node than a `port`'s card: each packet crosses between the nodes. Choose `[workers] lcores` on `port_node`."},
 	{"idle_workers", "info", "The program", "What workers do that have nothing to do (`[workers] idle`), and for `auto` why they do not sleep until a port wakes them."},
 	{"metrics", "info warn error", "The program", "The address where metrics, health and status are served; or clients wait, because no connection can be accepted; or serving them failed."},
-	{"ready", "info", "The program", "Every configured group is joined on both sides, every configured node has its path, and the network interface has a link."},
+	{"ready", "info", "The program", "Every configured group is joined on both sides, the path to every configured node has been found, and the network interface has a link."},
 	{"stopped", "info", "The program", "The final counters of a direction. `conserved=false` would be an error in the bridge."},
 	{"port_losses", "info", "The program", "What the ports and their devices lost in a direction, by their own counters: `before` packets were `received` by a worker, and `after` one had `sent` them. A device counts the kernel's messages, too. `missed`: what this port misses nobody counts, so `lost_before` is without it."},
 	{"suppressed", "warn", "The program", "This number of `lines` of this `event` was not written, because there were too many in a second."},

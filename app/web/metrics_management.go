@@ -72,6 +72,7 @@ func (s *scrape) hosts(status *manage.Status, o Options) {
 	s.add("causeway_hosts_limit", uint64(c.Workers.Hosts))
 	s.add("causeway_nodes", uint64(status.Nodes))
 	s.add("causeway_nodes_learned", uint64(status.LearnedNodes))
+	s.add("causeway_nodes_lost", uint64(status.LostNodes))
 	for _, x := range []struct {
 		kind                                    string
 		learned, asked, evicted, aged, rejected uint64

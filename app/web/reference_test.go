@@ -114,7 +114,7 @@ With ` + "`[metrics] listen`" + ` the bridge serves this over HTTP, without auth
 | ` + "`/`" + ` | a [page](#the-page) for browsers |
 | ` + "`/metrics`" + ` | the metrics below, in Prometheus' text format |
 | ` + "`/healthz`" + ` | 200 and ` + "`ok`" + ` while every worker's loop counter moves. Otherwise, after two seconds, 503 and the reason. For a supervisor that restarts the bridge |
-| ` + "`/readyz`" + ` | 200 and ` + "`ok`" + ` when the Ethernet port has a link, every configured group is joined on both sides, every configured node has its path, and no new RoCE host or queue pair was refused in the last minute because a table is full. Otherwise 503 and the reasons, one a line; also 503 while the bridge stops. For a load balancer or an orchestrator |
+| ` + "`/readyz`" + ` | 200 and ` + "`ok`" + ` when the Ethernet port has a link, every configured group is joined on both sides, the path to every configured node has been found, and no new RoCE host or queue pair was refused in the last minute because a table is full. Otherwise 503 and the reasons, one a line; also 503 while the bridge stops. For a load balancer or an orchestrator |
 | ` + "`/status.json`" + ` | the same as JSON, [below](#statusjson) |
 | ` + "`/debug/pprof/`" + ` | Go's profiles, only with ` + "`[metrics] pprof = true`" + ` |
 

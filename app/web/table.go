@@ -67,7 +67,7 @@ func parts() []part {
 var bridgeMetrics = []Metric{
 	{"causeway_build_info", gauge, []string{"name", "version", "dpdk"}, "Always 1; the labels name the bridge and its versions."},
 	{"causeway_start_time_seconds", gauge, nil, "When the bridge was started, in seconds since 1970."},
-	{"causeway_ready", gauge, nil, "1 when /readyz has nothing to name: the Ethernet port has a link, every configured group is joined on both sides, every configured node has its path, no full table refuses new hosts or queue pairs."},
+	{"causeway_ready", gauge, nil, "1 when /readyz has nothing to name: the Ethernet port has a link, every configured group is joined on both sides, the path to every configured node has been found, no full table refuses new hosts or queue pairs."},
 	{"causeway_draining", gauge, nil, "1 while the bridge is stopping, or has left its groups to another, or its part of a fleet to others."},
 	{"causeway_waiting", gauge, nil, "The number of joins and paths that are missing."},
 	{"causeway_log_lines_lost_total", counter, nil, "Lines of the log that could not be written to standard error, because nobody read them, or a disk was full."},

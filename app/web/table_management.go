@@ -32,8 +32,9 @@ var groupCounts = []Metric{
 var hostMetrics = []Metric{
 	{"causeway_hosts", gauge, nil, "RoCE hosts that are known."},
 	{"causeway_hosts_limit", gauge, nil, "The most RoCE hosts at a time: [workers] hosts."},
-	{"causeway_nodes", gauge, nil, "InfiniBand nodes with a path."},
+	{"causeway_nodes", gauge, nil, "InfiniBand nodes with a path, also those that are lost."},
 	{"causeway_nodes_learned", gauge, nil, "InfiniBand nodes that are learned, among those."},
+	{"causeway_nodes_lost", gauge, nil, "InfiniBand nodes that the subnet has no more, among those: what goes to them is lost."},
 	{"causeway_nodes_learned_total", counter, nil, "InfiniBand nodes learned."},
 	{"causeway_nodes_asked_total", counter, nil, "Questions to the subnet administrator and the kernel for nodes that are not configured."},
 	{"causeway_nodes_evicted_total", counter, nil, "Learned nodes removed to make room."},

@@ -27,6 +27,7 @@ type Status struct {
 	Hosts          int
 	Nodes          int
 	LearnedNodes   int
+	LostNodes      int // that the subnet has no more
 	Groups         int
 	ProxyQPs       int
 	ProxyQPsMost   int           // that there can be: the limit, or what the device makes
@@ -130,6 +131,7 @@ func (l *Loop) publish() {
 		Hosts:          hosts,
 		Nodes:          l.tables.Nodes.Len(),
 		LearnedNodes:   l.learner.Learned(),
+		LostNodes:      l.nodes.Lost(),
 		Groups:         total(l.segments, func(s *segment) int { return s.tables.Groups.Len() }) + l.tables.Shared.Len(),
 		ProxyQPs:       total(l.segments, func(s *segment) int { return s.tables.ProxyQPs.Len() }),
 		ProxyQPsMost:   total(l.segments, func(s *segment) int { return s.proxyQPs.Most(time.Now()) }),

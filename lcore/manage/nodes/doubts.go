@@ -54,7 +54,7 @@ func (n *Nodes) resolveDoubted(now time.Time) {
 		switch {
 		case !known || x.LID != 0:
 			delete(n.doubts, gid)
-		case now.Before(d.due) || n.asking[gid]:
+		case now.Before(d.due) || n.asking.has(gid):
 		default:
 			n.resolveIn(x, 1)
 		}

@@ -26,7 +26,8 @@ type Nodes struct {
 	resolving map[ib.GID]resolving // nodes without a path
 	waiting   map[ib.GID]placed    // nodes that the tables had no room for
 	retried   time.Time
-	asking    map[ib.GID]bool  // nodes in the tables whose path is asked for again
+	asking    questions        // nodes in the tables whose path is asked for again
+	lost      map[ib.GID]bool  // nodes in the tables that the subnet has no more
 	event     atomic.Int64     // counts the subnet's
 	last      map[ib.GID]int64 // a node's last event: answers to questions from before it are old
 	doubts    map[ib.GID]doubt
@@ -43,7 +44,7 @@ type placed struct {
 func New(nodes []Node, d Deps) *Nodes {
 	n := &Nodes{
 		Deps: d, byGID: byGID(nodes), gids: map[netip.Addr]ib.GID{}, resolving: map[ib.GID]resolving{}, waiting: map[ib.GID]placed{},
-		asking: map[ib.GID]bool{}, last: map[ib.GID]int64{}, doubts: map[ib.GID]doubt{},
+		asking: questions{}, lost: map[ib.GID]bool{}, last: map[ib.GID]int64{}, doubts: map[ib.GID]doubt{},
 	}
 	for i, x := range nodes {
 		if len(n.byGID) < len(nodes) && slices.ContainsFunc(nodes[:i], func(other Node) bool { return other.GID == x.GID }) {
@@ -113,6 +114,9 @@ func (n *Nodes) Addrs() iter.Seq[netip.Addr] {
 
 // Waiting returns how many nodes have no path yet, or no room in the tables.
 func (n *Nodes) Waiting() int { return len(n.resolving) + len(n.waiting) }
+
+// Lost returns how many nodes the subnet has no more. They stay where they were: what goes to them is lost.
+func (n *Nodes) Lost() int { return len(n.lost) }
 
 // Find returns the node with a GID.
 func (n *Nodes) Find(gid ib.GID) (x Node, known bool) {
@@ -193,7 +197,9 @@ func (n *Nodes) remove(x Node) {
 // take is remove without a word.
 func (n *Nodes) take(x Node) {
 	n.endResolving(x.GID)
+	n.asking.end(x.GID)
 	delete(n.last, x.GID)
+	delete(n.lost, x.GID)
 	delete(n.waiting, x.GID)
 	delete(n.doubts, x.GID)
 	if known, _, ok := n.Tables.FindGID(x.GID); ok {
@@ -211,9 +217,10 @@ func (n *Nodes) place(x Node, was bool) {
 	known, _, found := n.Tables.FindGID(x.GID)
 	switch {
 	case x.LID != 0:
+		delete(n.lost, x.GID)
 		n.putOrWait(n.configuredPath(x))
 	case was && found:
-		if n.putOrWait(placed{x, pathOf(&known), known.LIDs}) && !n.asking[x.GID] {
+		if n.putOrWait(placed{x, pathOf(&known), known.LIDs}) && !n.asking.has(x.GID) {
 			n.resolveAgain(x)
 		}
 	default:
@@ -288,7 +295,7 @@ func (n *Nodes) Tick(now time.Time) {
 	n.retried = now
 	n.Reclaim()
 	for _, x := range n.waiting {
-		if n.putOrWait(x) && x.lids != tables.LIDsKnown && !n.asking[x.GID] {
+		if n.putOrWait(x) && x.lids != tables.LIDsKnown && !n.asking.has(x.GID) {
 			n.resolveAgain(x.Node)
 		}
 	}

@@ -14,10 +14,30 @@ import (
 	"causeway/tables"
 )
 
+// A question for a path is under way until stop.
+type question struct {
+	stop  context.CancelFunc
+	began time.Time
+}
+
+// questions are those under way, by node.
+type questions map[ib.GID]question
+
+func (qs questions) has(gid ib.GID) bool {
+	_, is := qs[gid]
+	return is
+}
+
+func (qs questions) end(gid ib.GID) {
+	if q, is := qs[gid]; is {
+		q.stop()
+		delete(qs, gid)
+	}
+}
+
 // A node is resolving while no path to it is known.
 type resolving struct {
-	stop   context.CancelFunc
-	began  time.Time
+	question
 	warned *atomic.Bool // once: a node may be off for long
 }
 
@@ -26,7 +46,7 @@ func (n *Nodes) resolve(x Node) { n.resolveWarned(x, new(atomic.Bool)) }
 
 func (n *Nodes) resolveWarned(x Node, warned *atomic.Bool) {
 	ctx, cancel := context.WithCancel(n.Ask.Running())
-	n.resolving[x.GID] = resolving{cancel, time.Now(), warned}
+	n.resolving[x.GID] = resolving{question{cancel, time.Now()}, warned}
 	n.Ask.Ask(ctx, func(asking context.Context) error {
 		after := n.event.Load()
 		path, err := n.Paths.Path(asking, x.GID, x.PKey)
@@ -119,7 +139,7 @@ func (n *Nodes) renewPaths(now time.Time) {
 		_, waits := n.waiting[x.GID]
 		switch {
 		case x.LID != 0 || !known && !waits:
-		case n.asking[x.GID]:
+		case n.asking.has(x.GID):
 			n.last[x.GID] = n.event.Load()
 		default:
 			n.resolveAgain(x)
@@ -128,13 +148,17 @@ func (n *Nodes) renewPaths(now time.Time) {
 	n.resolveSooner(now)
 }
 
-// resolveSooner asks at once for the nodes without a path, whose next try may be ten seconds away. What was asked for
-// within the last second is asked for again soon enough.
+// resolveSooner asks at once for the nodes without a path, whose next try may be ten seconds away, and for those that the subnet
+// had no more. What was asked for within the last second is asked for again soon enough.
 func (n *Nodes) resolveSooner(now time.Time) {
 	for _, x := range n.byGID {
 		if r, missing := n.resolving[x.GID]; missing && now.Sub(r.began) >= time.Second {
 			n.endResolving(x.GID)
 			n.resolveWarned(x, r.warned)
+		}
+		if q, asking := n.asking[x.GID]; asking && n.lost[x.GID] && now.Sub(q.began) >= time.Second {
+			n.asking.end(x.GID)
+			n.resolveAgain(x)
 		}
 	}
 }
@@ -148,24 +172,35 @@ func (n *Nodes) resolveAgain(x Node) { n.resolveIn(x, pathTries) }
 
 // resolveIn is resolveAgain with so many requests at most.
 func (n *Nodes) resolveIn(x Node, most int) {
-	n.asking[x.GID] = true
+	n.asking.end(x.GID)
+	ctx, cancel := context.WithCancel(n.Ask.Running())
+	n.asking[x.GID] = question{cancel, time.Now()}
 	tries := 0
-	n.Ask.Ask(n.Ask.Running(), func(asking context.Context) error {
+	n.Ask.Ask(ctx, func(asking context.Context) error {
 		after := n.event.Load()
 		path, err := n.Paths.Path(asking, x.GID, x.PKey)
 		if errors.Is(err, ibside.ErrNoPath) && tries == 0 {
-			n.Ask.Tell(func() { n.Tables.MarkLIDs(x.GID, tables.LIDsLost) })
+			n.Ask.Later(ctx, func() {
+				if ctx.Err() == nil {
+					n.Tables.MarkLIDs(x.GID, tables.LIDsLost)
+					n.lost[x.GID] = true
+				}
+			})
 		}
 		if tries++; err != nil && tries < most {
 			return err
 		}
-		n.Ask.Tell(func() { n.resolvedAgain(x, path, after, err) })
+		n.Ask.Later(ctx, func() {
+			if ctx.Err() == nil {
+				n.resolvedAgain(x, path, after, err)
+			}
+		})
 		return nil
 	})
 }
 
 func (n *Nodes) resolvedAgain(x Node, path ibside.Path, after int64, err error) {
-	delete(n.asking, x.GID)
+	n.asking.end(x.GID)
 	again := after < n.last[x.GID]
 	now, known := n.Find(x.GID)
 	switch {
@@ -180,10 +215,11 @@ func (n *Nodes) resolvedAgain(x Node, path ibside.Path, after int64, err error) 
 			"note", "it stays where it was")
 		n.doubt(x.GID, 0, true)
 	default:
+		delete(n.lost, x.GID)
 		n.follow(placed{Node: now, path: path}, again)
 		n.doubt(x.GID, path.LID, path.Unconfirmed)
 	}
-	if again && n.Ask.Running().Err() == nil {
+	if again {
 		n.resolveAgain(now)
 	}
 }

@@ -212,3 +212,39 @@ func TestKnownWithNextTry(t *testing.T) {
 		})
 	})
 }
+
+// TestLostIsBack checks that a node that the subnet had no more is counted, and asked for at once when a notice says that its port
+// is back, wherever the last question's back-off is.
+func TestLostIsBack(t *testing.T) {
+	event := ibside.Renewals{Paths: true, Ports: []ib.GID{gid(1)}}
+	s, e := newTeller(), &entries{all: map[ib.GID]tables.Node{}, room: 8}
+	run(t, s, e, []nodes.Node{node(1, 0), node(2, 0)}, func(n *nodes.Nodes, turn func(time.Duration)) {
+		lost := func(when string, want int) {
+			t.Helper()
+			if got := n.Lost(); got != want {
+				t.Errorf("%s: %d lost, want %d", when, got, want)
+			}
+		}
+		turn(time.Second)
+		lost("at first", 0)
+		for _, away := range []time.Duration{20 * time.Millisecond, 2 * time.Second, 20 * time.Second, 5 * time.Minute} {
+			s.set(func() { s.err = ibside.ErrNoPath })
+			n.Renew(time.Now(), event)
+			turn(away)
+			lost("it has gone", 2) // the answer is the same for both
+			s.set(func() { s.err = nil })
+			n.Renew(time.Now(), event)
+			turn(time.Second)
+			if x := e.all[gid(1)]; x.LIDs != tables.LIDsKnown {
+				t.Errorf("away for %v, back for a second: %+v", away, x)
+			}
+			lost("it is back", 0)
+			turn(time.Minute)
+		}
+		s.set(func() { s.err = ibside.ErrNoPath })
+		n.Renew(time.Now(), event)
+		turn(time.Second)
+		n.Set(nil)
+		lost("it is no node any more", 0)
+	})
+}

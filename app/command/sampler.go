@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"causeway/app/bridge"
+	"causeway/app/condition"
 	"causeway/dpdk"
 	"causeway/lcore"
 )
@@ -128,6 +129,12 @@ func (s *Sampler) span(back time.Duration) (from, to reading) {
 		}
 	}
 	return from, to
+}
+
+// Dropping returns in which directions most of what came in the last ten seconds was dropped, and why, one a line.
+func (s *Sampler) Dropping() []string {
+	from, to := s.span((samplesKept - 1) * sampleEvery)
+	return condition.Dropping(&from.total, &to.total)
 }
 
 // groupRates returns each group's rates over the last second.

@@ -47,17 +47,18 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	}
 	total := b.Counters()
 	from, to := c.Env.Sampler.span(sampleEvery)
-	part := Part{Name: "directions", Columns: columns("direction", "packets/s", "bits/s", "drops/s", "received", "sent", "dropped")}
+	part := Part{Name: "directions", Columns: columns("direction", "packets/s", "bits/s", "drops/s", "received", "sent", "dropped", "most lost by?")}
 	for d := range total.Direction {
 		x := &total.Direction[d]
 		r := rateOf(&from, &to, d)
-		part.Rows = append(part.Rows, []any{lcore.Direction(d), r.Sent, r.Bits, r.Dropped, x.Received, x.Sent, x.Dropped()})
+		part.Rows = append(part.Rows, []any{lcore.Direction(d), r.Sent, r.Bits, r.Dropped, x.Received, x.Sent, x.Dropped(),
+			mostLost(&from, &to, d)})
 	}
 	parts := []Part{{Pairs: pairs}}
 	if lines, values := deviceLosses(b); len(lines) > 0 {
 		parts = append(parts, Part{Name: "device_losses", Lines: lines, Value: values})
 	}
-	for _, x := range []Part{{Name: "faults", Lines: condition.Faults(b)}, {Name: "remarks", Lines: condition.Remarks(b)}} {
+	for _, x := range []Part{{Name: "faults", Lines: condition.Faults(b)}, {Name: "remarks", Lines: append(condition.Remarks(b), c.Env.Sampler.Dropping()...)}} {
 		if len(x.Lines) > 0 {
 			parts = append(parts, x)
 		}
@@ -68,6 +69,22 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 		}
 	}
 	return Result{Parts: append(parts, part)}, nil
+}
+
+// mostLost returns the three reasons by which a direction lost most between two readings, with the packets a second; nil: it lost
+// nothing.
+func mostLost(from, to *reading, d int) any {
+	var all []string
+	seconds := to.at.Sub(from.at).Seconds()
+	for _, x := range condition.Losses(&from.total.Direction[d], &to.total.Direction[d]) {
+		if len(all) < 3 && seconds > 0 {
+			all = append(all, fmt.Sprintf("%v %v/s", x.Reason, Rate(float64(x.Packets)/seconds)))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return strings.Join(all, ", ")
 }
 
 // deviceLosses names what the devices have counted of losses, a line for each that has, and an object in JSON.

@@ -65,6 +65,8 @@ func topLine(c *Call) string {
 	state := "ready"
 	if !condition.Ready(c.Env.Bridge) {
 		state = "NOT READY"
+	} else if len(c.Env.Sampler.Dropping()) > 0 {
+		state = "READY, DROPS MOST"
 	}
 	name := "causeway"
 	if cfg := c.Env.config(); cfg != nil && cfg.Name != "" {

@@ -69,6 +69,8 @@ func (p *page) view(ctx context.Context) *view {
 		v.State, v.StateText = "draining", "draining"
 	case !v.Ready:
 		v.State, v.StateText = "waiting", "not ready"
+	case len(v.Dropping) > 0:
+		v.State, v.StateText = "dropping", "ready, drops most"
 	}
 	var history []command.Point
 	if p.o.Env != nil {

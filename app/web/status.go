@@ -24,12 +24,13 @@ type Status struct {
 	DPDK          string   `json:"dpdk" is:"DPDK's version"`
 	Started       string   `json:"started" is:"when the bridge was started, RFC 3339"`
 	UptimeSeconds float64  `json:"uptime_seconds" is:"since then"`
-	Ready         bool     `json:"ready" is:"the Ethernet port has a link, every configured group is joined on both sides, every configured node has its path, no full table refuses new hosts or queue pairs"`
+	Ready         bool     `json:"ready" is:"the Ethernet port has a link, every configured group is joined on both sides, the path to every configured node has been found, no full table refuses new hosts or queue pairs"`
 	Draining      bool     `json:"draining" is:"the bridge is stopping, or has left its groups to another, or its part of a fleet to others"`
 	Waiting       int      `json:"waiting" is:"the number of joins and paths that are missing"`
 	Awaited       []string `json:"awaited" is:"the missing joins and paths, as /readyz lists them"`
 	Faults        []string `json:"faults" is:"what else keeps it from being ready, as /readyz lists it"`
-	Remarks       []string `json:"remarks" is:"what an operator must know of it all the same: that it is drained, that faults are injected, what is full"`
+	Remarks       []string `json:"remarks" is:"what an operator must know of it all the same: that it is drained, that faults are injected, what is full, that most is dropped"`
+	Dropping      []string `json:"-"`
 
 	Counts       Counts                     `json:"counts" is:"entries at the moment"`
 	Limits       Limits                     `json:"limits" is:"the most entries"`
@@ -123,6 +124,10 @@ func readStatus(ctx context.Context, src Source, o Options) Status {
 		Limits: Limits{c.Workers.Hosts, c.Workers.Groups, c.Workers.ProxyQPs},
 		Groups: groupsOf(src.Groups()), Port: portOf(src), Lost: map[string]Numbers{}, Workers: []WorkerStatus{},
 		LostByDevice: notZero(src.LostByDevice()),
+	}
+	if o.Env != nil {
+		out.Dropping = o.Env.Sampler.Dropping()
+		out.Remarks = append(out.Remarks, out.Dropping...)
 	}
 	if !s.Ready && !out.Draining {
 		out.Awaited = append(out.Awaited, manage.Awaited(ctx, src, &s, mostAwaited)...)

@@ -245,7 +245,7 @@ func TestSmallMTU(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	_, err := Parse("f.toml", make([]byte, maxFile+1))
-	want := "config: f.toml: 1048577 bytes are too many for a configuration; the limit is 1048576"
+	want := "config: f.toml: more than 1048576 bytes are too many for a configuration"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

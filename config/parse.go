@@ -5,6 +5,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ const maxFile = 1 << 20
 
 // Load reads and checks the file at path. An error is of type Problems unless the file cannot be read.
 func Load(path string) (*Config, error) {
-	data, err := os.ReadFile(path)
+	data, err := read(path)
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
@@ -32,6 +33,16 @@ func Load(path string) (*Config, error) {
 	}
 	c.loadedFrom(originOf(path, data))
 	return c, nil
+}
+
+// read reads a file, no more of it than shows that it is too large.
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 // fromFolder makes a file relative to that of the configuration, not to the working directory.
@@ -62,7 +73,7 @@ func unreadable(path string, err error) error {
 func Parse(name string, data []byte) (*Config, error) {
 	p := parser{reading: reading{file: name, cfg: &Config{values: map[string]string{}}, tables: map[string][]*table{}}}
 	if len(data) > maxFile {
-		p.add(0, "", "%d bytes are too many for a configuration; the limit is %d", len(data), maxFile)
+		p.add(0, "", "more than %d bytes are too many for a configuration", maxFile)
 		return nil, p.problems
 	}
 	var doc map[string]any

@@ -4,11 +4,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"causeway/config"
 )
@@ -67,6 +70,25 @@ func TestHangup(t *testing.T) {
 	edit(t, file, "[[group]]\nip = \"239.1.2.5\"\n", "")
 	hangup(`"msg":"reloaded"`, 2)
 	groups("causeway_groups 1")
+	p.end(syscall.SIGTERM)
+}
+
+// TestHangupEndless checks that a file that does not end is given up, whatever it is, and that the bridge ends all the same.
+func TestHangupEndless(t *testing.T) {
+	p, dir := launchBridge(t)
+	file := filepath.Join(dir, "causeway.toml")
+	if err := errors.Join(os.Rename(file, file+".was"), unix.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"given up after 1s of reading", "still being read"} {
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		p.await("the reload is rejected", func() bool { return strings.Count(p.stderr.String(), `"msg":"reload_rejected"`) == i+1 })
+		if got := p.line("reload_rejected")["error"].(string); !strings.Contains(got, want) {
+			t.Errorf("reload %d: %s", i, got)
+		}
+	}
 	p.end(syscall.SIGTERM)
 }
 

@@ -89,7 +89,7 @@ func runConfigured(file string, cfg *config.Config, unconfined bool, out *logs.O
 	defer signal.Stop(hangups)
 	context.AfterFunc(ctx, stop) // a second signal kills a bridge that does not stop after the first
 	options := bridge.Options{Log: log, SetLogLevel: control.SetLevel, Unconfined: unconfined, Shared: shared}
-	if err := buildAndRun(ctx, cfg, configFile{file, hangups}, options, control); err != nil {
+	if err := buildAndRun(ctx, cfg, configFile{file: file, hangups: hangups}, options, control); err != nil {
 		control.Flush() // so that why it ends is the last line
 		fmt.Fprintln(out, err)
 		if now := checkMachine(cfg); errors.Is(now, errDeviceNotReady) { // the device was removed while the bridge was built

@@ -51,6 +51,9 @@ func (p *parser) groupOf(t *table) Group {
 	return g
 }
 
+// oldForm has the IPv4 group a.b.c.d as ff0e::ffff:a.b.c.d, which RoCEv1 writes so. With RoCEv2 no packet of it is accepted.
+var oldForm = netip.MustParsePrefix("ff0e::ffff:0:0/96")
+
 // readGroupIP reads the group's IP address; the zero Addr when it is missing or wrong.
 func readGroupIP(t *table) netip.Addr {
 	s, ok := t.given("ip")
@@ -65,6 +68,9 @@ func readGroupIP(t *table) netip.Addr {
 		t.fail("ip", "ip %s is an IPv4 address in IPv6 form; write %q", a, a.Unmap().String())
 	case !a.IsMulticast():
 		t.fail("ip", "ip %s is a host's address, not a group's; write it under [[host]], or use 224.0.1.0 to 239.255.255.255", a)
+	case oldForm.Contains(a):
+		b := a.As16()
+		t.fail("ip", "ip %s is RoCEv1's form of an IPv4 group; write %q: frames of both forms are its own", a, netip.AddrFrom4([4]byte(b[12:])).String())
 	case isControlGroup(a):
 		t.fail("ip", "ip %s is a link-local control group, which never crosses; use a group such as 239.1.2.3 or ff15::1:2:3", a)
 	default:

@@ -169,8 +169,25 @@ func literalMGID(form, text string) (ib.GID, error) {
 		return ib.GID{}, fmt.Errorf("mgid %s is not a multicast GID; InfiniBand's begin with ff, such as ff12:4001:ffff::f01:203", shown)
 	case isBroadcastMGID(g):
 		return ib.GID{}, fmt.Errorf("mgid %s is IPoIB's broadcast group, which never crosses; use that of a group of your own", shown)
+	case isIPoIBControl(g):
+		return ib.GID{}, fmt.Errorf("mgid %s is IPoIB's form of a link-local control group, which never crosses; use that of a group of your own", shown)
 	}
 	return g, nil
+}
+
+// isIPoIBControl reports whether g is IPoIB's form (RFC 4391 §4) of 224.0.0.0/24, or of the IPv6 groups of all nodes, all routers,
+// all MLDv2 routers, or those that are solicited (RFC 4291 §2.7.1).
+func isIPoIBControl(g ib.GID) bool {
+	switch {
+	case g[1]&0xf0 != 0x10:
+		return false
+	case g[2] == 0x40 && g[3] == 0x1b:
+		return [9]byte(g[6:15]) == [9]byte{}
+	case g[2] == 0x60 && g[3] == 0x1b:
+		wellKnown := [9]byte(g[6:15]) == [9]byte{} && (g[15] <= 2 || g[15] == 0x16)
+		return wellKnown || [7]byte(g[6:13]) == [7]byte{5: 1, 6: 0xff}
+	}
+	return false
 }
 
 // isBroadcastMGID reports whether g is ff1S:401b:PPPP::ffff:ffff (RFC 4391 §4).

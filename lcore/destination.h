@@ -18,12 +18,10 @@ static inline enum drop check_group(const struct burst *b, unsigned i, const str
 	return unlikely(b->trim[i].payload_len > g->mtu) ? DROP_mtu_exceeded : PASS;
 }
 
-static inline enum drop check_node(const struct datapath *dp, const struct burst *b, unsigned i,
-				   const struct node_entry *n)
+static inline enum drop check_node(const struct burst *b, unsigned i, const struct node_entry *n)
 {
 	if (unlikely(!n))
 		return DROP_node_unknown;
-	mark_used(dp, &n->used);
 	return unlikely(b->trim[i].payload_len > n->mtu) ? DROP_mtu_exceeded : PASS;
 }
 
@@ -50,7 +48,7 @@ static __rte_always_inline enum drop check_destination(const struct datapath *dp
 						       bool group)
 {
 	const void *to = b->lookup.to_entry[i];
-	enum drop d = group ? check_group(b, i, to) : check_node(dp, b, i, to);
+	enum drop d = group ? check_group(b, i, to) : check_node(b, i, to);
 	if (likely(!d))
 		return find_proxy_qp(dp, b, i);
 	b->lookup.from_entry[i] = NULL;

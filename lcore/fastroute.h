@@ -22,7 +22,6 @@ static __rte_always_inline const struct roce_peer *fastroute_host(const struct d
 	*s = segment_at(dp, to->segment);
 	if (unlikely(to->version != ROCE_V2 || msg->payload_len > (*s)->roce_mtu))
 		return NULL;
-	mark_used(dp, &to->used);
 	return &to->peer;
 }
 
@@ -91,6 +90,8 @@ static __rte_always_inline unsigned fastroute(struct worker *w, struct egress *e
 	mark_used(w->datapath, &from->used);
 	if (group)
 		d = apply_group_actions(w, to, msg);
+	else
+		mark_used(w->datapath, &((const struct proxy_qpn_entry *)to)->used);
 	if (unlikely(d))
 		return d;
 	*icrc = six ? fastroute_write_six(w, msg, to, s, from->ip6, group)

@@ -47,7 +47,6 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 		return DROP_wrong_partition;
 	if (unlikely(msg->payload_len > r->segment->roce_mtu))
 		return DROP_mtu_exceeded;
-	mark_used(dp, &s->used);
 	r->to = &s->peer;
 	r->version = s->version;
 	r->share = __atomic_load_n(&s->share, __ATOMIC_RELAXED);
@@ -104,8 +103,12 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 		d = route_from(w, source, PARTITION_HEARD, r);
 	if (unlikely(flags) && likely(!d))
 		table_hear(w->datapath->tables, source->id, partition_in(to, group));
-	if (likely(d || !group))
+	if (unlikely(d))
 		return d;
+	if (likely(!group)) {
+		mark_used(w->datapath, &((const struct proxy_qpn_entry *)to)->used);
+		return PASS;
+	}
 	d = apply_group_actions(w, to, msg);
 	return unlikely(!d && r->version == PLAIN_UDP) ? (unsigned)PLAIN : d;
 }

@@ -78,6 +78,7 @@ static __rte_always_inline unsigned fill_send(const struct datapath *dp, struct 
 	} else {
 		const struct node_entry *n = to;
 		address_node(dp, &s->ah, n);
+		mark_used(dp, &n->used);
 		s->flags |= grh_of(n->flags);
 	}
 	if (unlikely(s->flags & IB_SEND_IMM))

@@ -102,6 +102,8 @@ func TestUsedNodes(t *testing.T) {
 		{"nothing crosses", func() {}, false},
 		{"to it", func() { s.fromRoCE(v4()) }, true},
 		{"nothing more", func() {}, false},
+		{"to it, from who may not cross", func() { s.fromRoCE(v4(from("192.0.2.1"))) }, false},
+		{"to it, too long", func() { s.fromRoCE(v4(payload(4097))) }, false},
 		{"from it, by its GID", func() { s.fromIB(received()) }, true},
 		{"from it, by its LID", func() { s.fromIB(received(noGRH)) }, true},
 		{"from another", func() { s.fromIB(received(fromNode(node4GID, node4LID))) }, false},

@@ -20,7 +20,10 @@ func TestCrossingMarksProxyQP(t *testing.T) {
 		{"when nothing crosses", func() {}, [2]bool{}},
 		{"towards InfiniBand", func() { s.fromRoCE(v4()) }, [2]bool{true, false}},
 		{"a frame that is dropped", func() { s.fromRoCE(v4(dest("10.10.0.77"))) }, [2]bool{}},
+		{"a message of a stranger", func() { s.fromIB(received(fromNode(mustGID("fe80::99"), nodeLID))) }, [2]bool{}},
+		{"one by LID", func() { s.fromIB(received(noGRH, func(m *message) { m.SLID = 99 })) }, [2]bool{}},
 		{"towards RoCE", func() { s.fromIB(received()) }, [2]bool{false, true}},
+		{"towards RoCE, without a GRH", func() { s.fromIB(received(noGRH)) }, [2]bool{false, true}},
 	} {
 		step.cross()
 		toIB, toRoCE := s.tables.ProxyQPs.TakeUsed(tables.HostQP{Host: hostIP, HostQPN: hostQPN})

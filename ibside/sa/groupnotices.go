@@ -24,9 +24,10 @@ type groupNotices struct {
 	client    *Client
 	registrar *Registrar
 	log       *slog.Logger
-	relist    chan struct{} // gets a value when the subscriptions are new
+	relist    chan struct{} // gets a value when the subscriptions are new, or notices were dropped
 	out       chan ibside.Notice
 	known     map[ib.GID]bool // only listen uses it
+	dropped   uint64          // notices, by then; the same
 }
 
 func newGroupNotices(c *Client, r *Registrar, log *slog.Logger) *groupNotices {
@@ -58,6 +59,10 @@ func (n *groupNotices) listen(ctx context.Context) {
 		select {
 		case x := <-n.client.Notices():
 			n.received(ctx, x)
+			if dropped := n.client.Stats().NoticesDropped; dropped != n.dropped {
+				n.dropped = dropped
+				n.relistSoon()
+			}
 		case <-n.relist:
 			list = time.After(relistAfter)
 		case <-list:

@@ -125,6 +125,15 @@ func TestLeaveOfOne(t *testing.T) {
 		sleep(8 * time.Second)
 		s.wantLearned("both have left")
 	})
+	bubble(t, "in its name", func(t *testing.T) {
+		s := start(t, learning(nil))
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
+		s.reports(otherLink, host4, frame.LeaveRecord(learned4))
+		s.reports(otherLink, host4, frame.JoinRecord(learned4))
+		s.reports(otherLink, host4, frame.LeaveRecord(learned4))
+		sleep(time.Minute)
+		s.wantLearned("another one has left", learned4)
+	})
 	bubble(t, "nobody knows who", func(t *testing.T) { // more members than are recorded by address
 		s := start(t, learning(nil))
 		for i := range 40 {
@@ -335,5 +344,27 @@ func TestLearnFlood(t *testing.T) {
 		if st := s.loop.Status(); !st.Ready {
 			t.Errorf("a configured group waits: %+v", st)
 		}
+	})
+}
+
+// TestQueryForBridgeAlone checks that a query that a group's members cannot hear ends nothing.
+func TestQueryForBridgeAlone(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		s := start(t, learning(nil))
+		s.querier(time.Second)
+		s.reports(hostLink, host4, frame.JoinRecord(learned4))
+		for _, q := range []frame.Query{
+			{Group: learned4, MaxResp: 100 * time.Millisecond, Robustness: 1}, {Group: netip.IPv4Unspecified(), MaxResp: 100 * time.Millisecond, Robustness: 1},
+		} {
+			b := igmpQuery(q)
+			copy(b, bridgeMAC[:])
+			s.give(b)
+			sleep(10 * time.Second)
+			s.wantLearned("it has not been asked", learned4)
+		}
+		s.give(igmpQuery(frame.Query{Group: learned4, MaxResp: 100 * time.Millisecond, Robustness: 1}))
+		s.wantLearned("it has a second to answer", learned4)
+		sleep(2 * time.Second)
+		s.wantLearned("it has not answered")
 	})
 }

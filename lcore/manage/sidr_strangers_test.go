@@ -76,3 +76,26 @@ func TestStrangersUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// TestForgedServices checks that requests in another host's name use up nothing of it: it is asked whether it is still there.
+func TestForgedServices(t *testing.T) {
+	bubble(t, "strangers", func(t *testing.T) {
+		s := startServices(t, func(c *manageConfig, cm *services) { cm.connect = silent })
+		s.give(arp(hostLink, frame.ARPRequest, host4, bridge4))
+		s.give(frame.AppendARP(nil, hostLink, bridgeMAC, frame.ARPFields{Op: frame.ARPReply, SHA: hostMAC, SPA: host4, THA: bridgeMAC, TPA: bridge4}))
+		for n := range 40 { // for less than a claim of a silent host takes
+			s.give(ask(host4, node4, func(q *question) { q.Src, q.fields.RequestID, q.cma.SrcPort = otherMAC, uint32(n), uint16(100+n) }).frame())
+		}
+		if got := s.loop.Status().Asked[roceToIB]; got != 0 {
+			t.Errorf("%d forged requests are under way", got)
+		}
+		s.give(ask(host4, node4, func(q *question) { q.fields.RequestID, q.cma.SrcPort = 7000, 7000 }).frame())
+		s.after(150 * time.Millisecond)
+		if got := s.loop.Status().Asked[roceToIB]; got != 1 {
+			t.Errorf("%d requests of the host itself are under way", got)
+		}
+		if h, _ := s.host(host4); h.MAC != hostMAC {
+			t.Errorf("the host is at %v", frame.MAC(h.MAC))
+		}
+	})
+}

@@ -242,13 +242,28 @@ func (g *Groups) HandleMembership(f frame.Frame, p frame.Membership, fault frame
 	case p.Query == nil && g.isBridge(f.Eth.Src()): // it reports what it carries itself
 		g.frames.NotForUs()
 	case p.Query == nil:
-		g.learner.reported(f.Src(), p, now)
+		g.learner.reported(reporter{f.Src(), f.Eth.Src()}, p, now)
 	default:
 		g.queries++
 		g.host.Queried(p, now)
-		g.querier.Heard(f.Src(), p.Query, now)
-		g.learner.queried(p.Query, now)
+		if isForAll(f, p.Query) {
+			g.querier.Heard(f.Src(), p.Query, now)
+			g.learner.queried(p.Query, now)
+		}
 	}
+}
+
+// isForAll reports whether a query was sent to those that it asks (RFC 3376 §4.1.12, RFC 3810 §5.1.15): one that the bridge alone
+// can hear would have it end what its members are not asked for.
+func isForAll(f frame.Frame, q *frame.Query) bool {
+	to := q.Group
+	switch {
+	case to == netip.IPv4Unspecified():
+		to = frame.AllHosts4
+	case to.IsUnspecified():
+		to = frame.AllNodes6
+	}
+	return f.Dst() == to && f.Eth.Dst() == frame.GroupMAC(to)
 }
 
 // Changed reports whether Joined, or the state of a group, has changed since the last call of Joined.

@@ -41,9 +41,9 @@ type learned struct {
 	by        netip.Addr // the host that reported it first; the zero Addr: the subnet has it
 	sa        bool       // the subnet has it for others than the bridge
 	listeners igmp.Listeners
-	hosts     map[netip.Addr]struct{} // that have reported it, hostsMost at most
-	more      bool                    // than those
-	stale     time.Time               // when it ends unless a host reports it; zero: listeners say so
+	hosts     map[netip.Addr]frame.MAC // that have reported it, hostsMost at most
+	more      bool                     // than those
+	stale     time.Time                // when it ends unless a host reports it; zero: listeners say so
 }
 
 const (
@@ -78,8 +78,14 @@ func (w *learned) clearHosts() {
 // does not keep the group alive.
 func (w *learned) isNonMember() bool { return w.sa && !w.listeners.Any() }
 
+// A reporter is who sent a report.
+type reporter struct {
+	ip  netip.Addr
+	mac frame.MAC
+}
+
 // reported handles the records of a host's report.
-func (l *learner) reported(from netip.Addr, p frame.Membership, now time.Time) {
+func (l *learner) reported(from reporter, p frame.Membership, now time.Time) {
 	mine := false
 	for _, r := range p.Records {
 		i := l.rangeOf(r.Group)
@@ -88,7 +94,7 @@ func (l *learner) reported(from netip.Addr, p frame.Membership, now time.Time) {
 		}
 		mine = true
 		switch {
-		case !l.mayReport(from):
+		case !l.mayReport(from.ip):
 			l.reject("source", r.Group)
 		case r.Joins() || l.byIP[r.Group] != nil:
 			l.take(from, p.Version, r, i, now)
@@ -119,19 +125,19 @@ func (l *learner) rangeOf(group netip.Addr) int {
 }
 
 // take handles one record of a host.
-func (l *learner) take(from netip.Addr, version uint8, r frame.GroupRecord, in int, now time.Time) {
-	m := l.learn(r.Group, in, from)
+func (l *learner) take(from reporter, version uint8, r frame.GroupRecord, in int, now time.Time) {
+	m := l.learn(r.Group, in, from.ip)
 	if m == nil {
 		return
 	}
 	w := m.learned
 	w.listeners.Reported(l.groups.querier, version, r, now)
-	if _, known := w.hosts[from]; !r.Joins() {
+	if mac, known := w.hosts[from.ip]; !r.Joins() {
 		l.leftBy(from, w, r, now)
-	} else if w.stale = (time.Time{}); !known && len(w.hosts) < hostsMost && !from.IsUnspecified() {
-		w.hosts[from] = struct{}{}
-	} else if !known {
-		w.more = true
+	} else if w.stale = (time.Time{}); !known && len(w.hosts) < hostsMost && !from.ip.IsUnspecified() {
+		w.hosts[from.ip] = from.mac
+	} else if mac != from.mac {
+		w.more = true // also when another one speaks in a member's name
 	}
 	if !m.isSettled() {
 		l.groups.pursue(m)
@@ -140,22 +146,26 @@ func (l *learner) take(from netip.Addr, version uint8, r frame.GroupRecord, in i
 
 // leftBy notes that a host has left a group, or sources of it. Where there is a querier, it asks the other members; without
 // one they are members until all that ever reported have left.
-func (l *learner) leftBy(from netip.Addr, w *learned, r frame.GroupRecord, now time.Time) {
-	_, known := w.hosts[from]
+func (l *learner) leftBy(from reporter, w *learned, r frame.GroupRecord, now time.Time) {
+	known := w.hosts[from.ip] == from.mac
 	if alone := known && len(w.hosts) == 1 && !w.more; alone && !l.groups.querier.IsPresent(r.Group, now) {
 		w.listeners.Forget(r.Sources, false)
 	}
 	if !r.Leaves() && w.listeners.Any() {
 		return
 	}
-	delete(w.hosts, from)
+	if !known {
+		return
+	}
+	delete(w.hosts, from.ip)
 	if !l.groups.querier.IsPresent(r.Group, now) && len(w.hosts) == 0 && !w.more {
 		w.stale = now.Add(lastMember)
 	}
 }
 
 // learn returns the group of an address in a range, learned now if it must be; nil when it is rejected, or when the
-// address is configured. by is the host that reports it; the zero Addr: the subnet has it. A host gets as many as are left.
+// address is configured. by is the host that reports it; the zero Addr: the subnet has it. A host gets as many as are left, and
+// so does the subnet where hosts get some.
 func (l *learner) learn(ip netip.Addr, in int, by netip.Addr) *membership {
 	g, r := l.groups, &l.ranges[in]
 	if m := l.byIP[ip]; m != nil || g.perIP[ip] > 0 {
@@ -171,12 +181,12 @@ func (l *learner) learn(ip netip.Addr, in int, by netip.Addr) *membership {
 		return l.reject("mgid_taken", ip)
 	case l.perRange[in] >= r.Most:
 		return l.reject("range_full", ip)
-	case by.IsValid() && l.perHost[rangeHost{in, by}] >= r.Most-l.perRange[in]:
+	case (by.IsValid() || r.Reports) && l.perHost[rangeHost{in, by}] >= r.Most-l.perRange[in]:
 		return l.reject("host_full", ip)
 	case len(g.configured)+len(l.byIP) >= g.max, other == nil && len(g.groups) >= g.max:
 		return l.reject("groups_full", ip)
 	}
-	m := g.want(x, &learned{in: in, by: by, hosts: map[netip.Addr]struct{}{}})
+	m := g.want(x, &learned{in: in, by: by, hosts: map[netip.Addr]frame.MAC{}})
 	l.byIP[ip] = m
 	l.perRange[in]++
 	l.perHost[rangeHost{in, by}]++

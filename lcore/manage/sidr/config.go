@@ -52,6 +52,8 @@ type Nodes interface {
 // Hosts are the RoCE hosts.
 type Hosts interface {
 	Find(ip netip.Addr) (tables.Host, bool)
+	// Learn notes where a host is, by data from it. An error and a Rejection say why it is not believed.
+	Learn(ip netip.Addr, mac frame.MAC, vlan uint16, version uint8, now time.Time) (punt.Rejection, error)
 	// Ask asks for a host's MAC address. It reports false when the request could not be sent.
 	Ask(ip netip.Addr) bool
 	// Standing reports whether a host has shown that it exists.

@@ -48,6 +48,7 @@ type question struct {
 type questions struct {
 	*shared
 	quota    pending.Quota[payer]
+	awaiting pending.Quota[payer] // requests of nodes that are being learned
 	all      map[uint32]*question
 	unknown  map[netip.Addr]*unknownHost
 	learning bool // hosts may have been learned since findHosts
@@ -73,7 +74,7 @@ func payerOf(r *ibside.ServiceRequest) payer {
 
 func newQuestions(s *shared) *questions {
 	q := &questions{
-		shared: s, quota: pending.NewQuota[payer](PendingMost, pendingBySource), all: map[uint32]*question{}, unknown: map[netip.Addr]*unknownHost{},
+		shared: s, quota: pending.NewQuota[payer](PendingMost, pendingBySource), awaiting: pending.NewQuota[payer](PendingMost/4, awaitedOfOne), all: map[uint32]*question{}, unknown: map[netip.Addr]*unknownHost{},
 		handling: make(chan struct{}, PendingMost),
 	}
 	q.setTranslate(s.cfg.Translate)
@@ -96,7 +97,7 @@ func (q *questions) handle(running context.Context, r ibside.ServiceRequest) {
 	select {
 	case q.handling <- struct{}{}:
 		defer func() { <-q.handling }()
-		q.awaitNode(running, r.From)
+		q.awaitNode(running, &r)
 		o = q.askHost(running, r, known)
 	default: // no room; at the end, never again
 		q.tooMany.Add(1)
@@ -112,12 +113,22 @@ func (q *questions) handle(running context.Context, r ibside.ServiceRequest) {
 	}
 }
 
-// awaitNode waits until a node is known whose request is the first that is seen of it: a rejection would be final.
-func (q *questions) awaitNode(running context.Context, from netip.Addr) {
+// awaitedOfOne is how many requests of one sender wait for nodes that are being learned: a program asks for one service at a time.
+const awaitedOfOne = 16
+
+// awaitNode waits until a node is known whose request is the first that is seen of it: a rejection would be final. Those of nodes
+// that are not known leave most of the room to others.
+func (q *questions) awaitNode(running context.Context, r *ibside.ServiceRequest) {
 	const tries, pause = 20, 100 * time.Millisecond
+	waits := false
+	defer func() {
+		if waits {
+			q.Ask.Later(running, func() { q.awaiting.Give(payerOf(r)) })
+		}
+	}()
 	for range tries {
-		wait := make(chan bool, 1)
-		if !q.Ask.Later(running, func() { wait <- !q.Nodes.Has(from) && q.Wanted(from, time.Now()) }) {
+		first, wait := !waits, make(chan bool, 1)
+		if !q.Ask.Later(running, func() { wait <- q.isAwaited(r, first) }) {
 			return
 		}
 		select {
@@ -125,11 +136,24 @@ func (q *questions) awaitNode(running context.Context, from netip.Addr) {
 			if !unknown {
 				return
 			}
+			waits = true
 		case <-running.Done():
 			return
 		}
 		ask.Pause(running, pause)
 	}
+}
+
+// isAwaited reports whether a request has to wait for its node, and is counted if it has for the first time.
+func (q *questions) isAwaited(r *ibside.ServiceRequest, first bool) bool {
+	if q.Nodes.Has(r.From) || first && q.awaiting.Take(payerOf(r)) != pending.Free {
+		return false
+	}
+	wanted := q.Wanted(r.From, time.Now())
+	if first && !wanted {
+		q.awaiting.Give(payerOf(r))
+	}
+	return wanted
 }
 
 // askHost makes the loop ask the host, and waits for the outcome. known: its addresses could be translated.

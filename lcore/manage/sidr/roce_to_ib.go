@@ -11,6 +11,7 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/lcore/frame"
 	"causeway/lcore/frame/roce"
 	"causeway/lcore/manage/proxyqps"
 	"causeway/lcore/manage/sidr/pending"
@@ -136,7 +137,7 @@ func (q *requests) end(r *request, result Result) {
 func (q *requests) judge(r *request) (Result, uint8) {
 	from, to := r.packet.SrcIP, r.packet.DstIP
 	switch {
-	case q.Hosts.IsSpoofed(from, r.packet.Src, true):
+	case q.Hosts.IsSpoofed(from, r.packet.Src, true), q.isOthers(r):
 		return Denied, ib.SIDRStatusOK
 	case q.Local.Has(to): // the bridge itself has no services
 		return Unsupported, ib.SIDRStatusUnsupported
@@ -153,6 +154,18 @@ func (q *requests) judge(r *request) (Result, uint8) {
 		return Untranslated, ib.SIDRStatusRejected
 	}
 	return Answered, ib.SIDRStatusOK
+}
+
+// isOthers reports whether a request comes from an address that is known to be another station's. That one is asked whether it
+// still is, as by data: who only has written an address into a request uses up nothing of it.
+func (q *requests) isOthers(r *request) bool {
+	ip, mac := r.packet.SrcIP, r.packet.Src
+	h, known := q.Hosts.Find(ip)
+	if !known || frame.MAC(h.MAC) == mac {
+		return false
+	}
+	_, err := q.Hosts.Learn(ip, mac, r.vid(), h.Version, time.Now())
+	return err != nil
 }
 
 // isConsistent reports whether the CMA header agrees with the IP header, and the request's partition with the packet's.

@@ -5,9 +5,11 @@ package sidr_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +55,8 @@ type rig struct {
 	connects []ibside.ServiceConnect
 	known    bool // whether the host's MAC address is known
 	asked    int  // how often it was searched for
+	learns   bool // nodes that are not known are being learned
+	wanted   map[netip.Addr]bool
 	sent     [][]byte
 }
 
@@ -72,6 +76,15 @@ func (r *rig) PKey(netip.Addr) ib.PKey  { return 0 }
 
 func (r *rig) Find(ip netip.Addr) (tables.Host, bool) {
 	return tables.Host{IP: ip, MAC: hostMAC, Version: 2}, ip == host && r.known
+}
+
+func (r *rig) Learn(netip.Addr, frame.MAC, uint16, uint8, time.Time) (punt.Rejection, error) {
+	return punt.RejectSource, errors.New("another station's")
+}
+
+func (r *rig) Wanted(ip netip.Addr, _ time.Time) bool {
+	r.wanted[ip] = true
+	return r.learns
 }
 
 func (r *rig) Standing(netip.Addr) (confirmed, onLink bool)     { return true, true }
@@ -94,7 +107,7 @@ func (r *rig) ForService(_ proxyqps.Service, _ time.Time, then func(ib.QPN, erro
 // bubble runs a test with SIDR on a fake clock.
 func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{inbox: inbox.New(256, errors.New("ended")), known: true}
+		r := &rig{inbox: inbox.New(256, errors.New("ended")), known: true, wanted: map[netip.Addr]bool{}}
 		a := ask.New(r.inbox)
 		ctx, stop := context.WithCancel(context.Background())
 		a.Start(ctx)
@@ -102,7 +115,7 @@ func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 			Port: r, Ports: []ibside.PortRange{{First: servicePort, Last: servicePort}}, Allow: []netip.Prefix{netip.PrefixFrom(host, 32)},
 			RoCEPKey: ib.PKeyDefault,
 		}, sidr.Deps{
-			Nodes: r, Hosts: r, ProxyQPs: r, Frames: punt.NewWorkers([]punt.Worker{r}), Ask: a, Changed: func() {}, Wanted: func(netip.Addr, time.Time) bool { return false },
+			Nodes: r, Hosts: r, ProxyQPs: r, Frames: punt.NewWorkers([]punt.Worker{r}), Ask: a, Changed: func() {}, Wanted: r.Wanted,
 			Local:      &local.Addresses{Link: frame.Link{MAC: bridgeMAC}, IPs: []netip.Prefix{netip.PrefixFrom(bridge, 24)}},
 			Log:        ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
 			Partitions: partitions.New(0x8001), PartitionOf: func(ib.GID) uint8 { return 0 },
@@ -234,5 +247,44 @@ func TestIBToRoCE(t *testing.T) {
 		if c := r.Counts()[ibToRoCE]; c[sidr.Answered] != 1 || c[sidr.Resent] != 1 {
 			t.Errorf("counted %v", c)
 		}
+	})
+}
+
+// TestAwaitedNodes checks that requests of nodes that are still to be learned leave room for others', whoever they are said to be of.
+func TestAwaitedNodes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.learns = true
+		var rejected atomic.Int64
+		request := func(from netip.Addr, sender string) {
+			go r.requests(ibside.ServiceRequest{
+				From: from, To: host, SrcPort: 40000, Port: servicePort, PKey: 0x8001, Sender: sender,
+				Answer: func(ibside.ServiceAnswer) error { return nil },
+				Reject: func(uint8, []byte) error { rejected.Add(1); return nil },
+			})
+		}
+		addr := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(1 + n/250), byte(1 + n%250)}) }
+		for n := range 100 {
+			request(addr(n), "LID 9")
+		}
+		if r.run(50 * time.Millisecond); len(r.wanted) != 16 || rejected.Load() != 84 {
+			t.Errorf("one sender: %d nodes are learned, %d requests rejected", len(r.wanted), rejected.Load())
+		}
+		for n := range 1500 {
+			request(addr(100+n), fmt.Sprint("LID ", 10+n))
+		}
+		if r.run(100 * time.Millisecond); len(r.wanted) != sidr.PendingMost/4 {
+			t.Errorf("many senders: %d nodes are learned", len(r.wanted))
+		}
+		request(node, "LID 7")
+		if r.run(50 * time.Millisecond); r.Pending() != [2]int{0, 1} {
+			t.Errorf("a node that is known: pending %v", r.Pending())
+		}
+		r.run(3 * time.Second)
+		clear(r.wanted)
+		request(addr(5000), "LID 9")
+		if r.run(50 * time.Millisecond); len(r.wanted) != 1 {
+			t.Error("the room has not come back")
+		}
+		r.run(3 * time.Second)
 	})
 }

@@ -266,7 +266,7 @@ func (l *Listeners) Queried(q *frame.Query, now time.Time) {
 	if q.Suppress || q.MaxResp == 0 {
 		return
 	}
-	end := now.Add(timingOf(q).lastMember(q.MaxResp))
+	end := now.Add(timingOf(q).lastMember(max(q.MaxResp, lastMemberInterval)))
 	if l.asked.Before(end) {
 		l.asked = end
 	}

@@ -51,10 +51,10 @@ func (q *Querier) Heard(from netip.Addr, m *frame.Query, now time.Time) {
 		if m.Group.IsUnspecified() { // others have the times of one group
 			p.timing = timingOf(m)
 		}
-		p.first = now.Add(p.timing.otherPresent())
+		p.first = now.Add(min(p.timing.otherPresent(), believedMost))
 	}
 	if m.Group.IsUnspecified() {
-		p.until = now.Add(q.timing(m.Group, now).round())
+		p.until = now.Add(min(q.timing(m.Group, now).round(), believedMost))
 	}
 	if !q.IsOwn(m.Group, now) {
 		p.asked = 0

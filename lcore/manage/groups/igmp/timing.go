@@ -25,6 +25,8 @@ const (
 	// to should not last for a day.
 	intervalMost = time.Hour
 	responseMost = 5 * time.Minute
+	// believedMost bounds how long a querier is believed to be there that is not heard: one packet of a stranger's is no querier.
+	believedMost = 20 * time.Minute
 )
 
 // timingOf is what a general query tells. An older version, or a zero, stands for the standard (RFC 3376 §4.1.6, §4.1.7).

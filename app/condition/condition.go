@@ -135,7 +135,7 @@ func Remarks(b Source) (lines []string) {
 		}
 	}
 	if n := b.Status().LostNodes; n > 0 {
-		lines = append(lines, fmt.Sprintf("%d InfiniBand nodes are not on their subnet any more, and what goes to them is lost: \"show nodes\" names them", n))
+		lines = append(lines, fmt.Sprintf("InfiniBand nodes that are not on their subnet any more: %d; what goes to them is lost, and \"show nodes\" names them", n))
 	}
 	lines = append(lines, fabrics(b)...)
 	if x, ok := b.(fleetMember); ok {

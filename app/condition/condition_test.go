@@ -118,7 +118,7 @@ func TestRemarks(t *testing.T) {
 		{"limits of no table", fake{limits: []bridge.Limit{{Note: "a: b"}, {Note: "c"}}, memory: bridge.Memory{ProxyQPs: [2]int{3, 3}, ProxyQPsShort: true}},
 			[]string{"full: 3 of 3 proxy QPs that the InfiniBand device makes", "full in the last minute: a: b", "full in the last minute: c"}},
 		{"lost nodes", fake{status: manage.Status{Ready: true, LostNodes: 2}},
-			[]string{`2 InfiniBand nodes are not on their subnet any more, and what goes to them is lost: "show nodes" names them`}},
+			[]string{`InfiniBand nodes that are not on their subnet any more: 2; what goes to them is lost, and "show nodes" names them`}},
 		{"another fleet of its name", fake{part: bridge.Part{Fleet: "east", Twice: "another fleet"}}, []string{"another fleet"}},
 		{"full", fake{memory: all}, []string{
 			"full: 1 of 1 RoCE hosts ([workers] hosts)", "full: 2 of 2 InfiniBand nodes ([workers] nodes)", "full: 4 of 3 groups ([workers] groups)",

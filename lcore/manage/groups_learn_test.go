@@ -363,6 +363,7 @@ func TestQueryForBridgeAlone(t *testing.T) {
 			s.wantLearned("it has not been asked", learned4)
 		}
 		s.give(igmpQuery(frame.Query{Group: learned4, MaxResp: 100 * time.Millisecond, Robustness: 1}))
+		sleep(500 * time.Millisecond)
 		s.wantLearned("it has a second to answer", learned4)
 		sleep(2 * time.Second)
 		s.wantLearned("it has not answered")

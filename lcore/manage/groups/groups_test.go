@@ -164,6 +164,27 @@ func (r *rig) report(t *testing.T, mac frame.MAC, from netip.Addr, x frame.Group
 	r.run(100 * time.Millisecond)
 }
 
+// TestSubnetSharesRange checks that a share of a range is left to hosts by the groups that nodes create on the subnet, where hosts get groups of the range, too.
+func TestSubnetSharesRange(t *testing.T) {
+	for _, c := range []struct {
+		reports bool
+		want    int
+	}{{true, 4}, {false, 8}} {
+		cfg := groups.Config{Max: 32, Ranges: []groups.Range{{
+			Prefix: netip.MustParsePrefix("239.1.0.0/16"), Reports: c.reports, SA: true, Most: 8, MGID: ib.MGIDRoCE, Group: groups.Group{ToIB: true, ToRoCE: true},
+		}}}
+		bubble(t, cfg, func(t *testing.T, r *rig) {
+			for i := range byte(20) {
+				r.notices <- ibside.Notice{MGID: ib.MGIDRoCE(netip.AddrFrom4([4]byte{239, 1, 0, 1 + i}))}
+				r.run(10 * time.Millisecond)
+			}
+			if r.Learned() != c.want {
+				t.Errorf("hosts report, too: %t: the subnet has %d groups of 8, want %d", c.reports, r.Learned(), c.want)
+			}
+		})
+	}
+}
+
 // TestHostsShareRange checks that a host gets as many groups of a range as are left for others, again when its own have ended.
 func TestHostsShareRange(t *testing.T) {
 	c := groups.Config{Max: 32, Ranges: []groups.Range{{

@@ -132,12 +132,12 @@ func (l *learner) take(from reporter, version uint8, r frame.GroupRecord, in int
 	}
 	w := m.learned
 	w.listeners.Reported(l.groups.querier, version, r, now)
-	if mac, known := w.hosts[from.ip]; !r.Joins() {
+	if _, known := w.hosts[from.ip]; !r.Joins() {
 		l.leftBy(from, w, r, now)
 	} else if w.stale = (time.Time{}); !known && len(w.hosts) < hostsMost && !from.ip.IsUnspecified() {
 		w.hosts[from.ip] = from.mac
-	} else if mac != from.mac {
-		w.more = true // also when another one speaks in a member's name
+	} else if !known {
+		w.more = true
 	}
 	if !m.isSettled() {
 		l.groups.pursue(m)

@@ -20,14 +20,14 @@ type Listeners struct {
 	timer   time.Time // of EXCLUDE: when it ends
 	sources map[netip.Addr]*source
 	older   [2]time.Time   // until when hosts of version 1, and 2 of IGMP, are there
-	again   retransmission // of the query for the group
+	resend  retransmission // of the query for the group
 	asked   time.Time      // until when timers run because another querier has asked for the group
 }
 
 // source is one that is wanted; or, of EXCLUDE, one that nobody wants, if its timer has ended.
 type source struct {
-	until time.Time // zero: it has ended
-	again retransmission
+	until  time.Time // zero: it has ended
+	resend retransmission
 }
 
 // retransmission is a specific query that is to be sent again (RFC 3376 §6.6.3, RFC 3810 §7.6.3).
@@ -204,7 +204,7 @@ func (c *change) askGroup() {
 	}
 	t := standard
 	c.l.lower(c.now.Add(t.lastMember(lastMemberInterval)))
-	c.l.again = retransmission{t.robustness, c.now}
+	c.l.resend = retransmission{t.robustness, c.now}
 	c.l.ask(c.q, c.r.Group, c.now)
 }
 
@@ -217,7 +217,7 @@ func (c *change) askSources(which []netip.Addr) {
 	end := c.now.Add(t.lastMember(lastMemberInterval))
 	for _, a := range which {
 		if s := c.l.sources[a]; s.until.After(end) {
-			s.until, s.again = end, retransmission{t.robustness, c.now}
+			s.until, s.resend = end, retransmission{t.robustness, c.now}
 		}
 	}
 	c.l.ask(c.q, c.r.Group, c.now)
@@ -233,12 +233,12 @@ func (l *Listeners) lower(end time.Time) {
 // they are.
 func (l *Listeners) ask(q *Querier, group netip.Addr, now time.Time) {
 	end := now.Add(standard.lastMember(lastMemberInterval))
-	if l.again.isDue(now) && q.askLast(group, nil, l.timer.After(end)) {
-		l.again.sent(now)
+	if l.resend.isDue(now) && q.askLast(group, nil, l.timer.After(end)) {
+		l.resend.sent(now)
 	}
 	var due [2][]netip.Addr // sources with a lowered timer, and those reported since
 	for a, s := range l.sources {
-		if s.again.isDue(now) {
+		if s.resend.isDue(now) {
 			k := 0
 			if s.until.After(end) {
 				k = 1
@@ -250,7 +250,7 @@ func (l *Listeners) ask(q *Querier, group netip.Addr, now time.Time) {
 		slices.SortFunc(some, netip.Addr.Compare)
 		if len(some) > 0 && q.askLast(group, some, k == 1) {
 			for _, a := range some {
-				l.sources[a].again.sent(now)
+				l.sources[a].resend.sent(now)
 			}
 		}
 	}

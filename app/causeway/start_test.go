@@ -96,8 +96,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// startAndForward starts a bridge and returns how long it took to forward the first packet, and when it reached each
-// stage.
+// startAndForward starts a bridge and returns how long it took to forward the first packet, without the time that the kernel had it
+// wait for a CPU, and when it reached each stage.
 func startAndForward(t *testing.T, edits ...string) (took time.Duration, stages string) {
 	t.Helper()
 	address := freeAddress(t)
@@ -107,7 +107,9 @@ func startAndForward(t *testing.T, edits ...string) (took time.Duration, stages 
 	begun := time.Now()
 	p := launch(t, "run", "-c", file)
 	p.await("a packet to InfiniBand", func() bool { return forwarded(address) })
-	took = time.Since(begun)
+	waited := runDelay(t, p.cmd.Process.Pid)
+	took = time.Since(begun) - waited
+	stages = fmt.Sprintf("waited %v for a CPU, ", waited.Round(time.Millisecond))
 	for _, x := range p.lines() {
 		at, err := time.Parse(time.RFC3339Nano, x["time"].(string))
 		if err != nil {
@@ -117,6 +119,32 @@ func startAndForward(t *testing.T, edits ...string) (took time.Duration, stages 
 	}
 	p.end(syscall.SIGTERM)
 	return took, strings.TrimSuffix(stages, ", ")
+}
+
+// runDelay returns how long the threads of a process have waited for a CPU, but for the workers, who always want one (proc(5),
+// /proc/PID/task/TID/schedstat).
+func runDelay(t *testing.T, pid int) (all time.Duration) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("no threads of process %d: %v", pid, err)
+	}
+	for _, at := range threads {
+		name, err := os.ReadFile(filepath.Join(at, "comm"))
+		if err != nil || strings.HasPrefix(string(name), "rte-worker") || strings.HasPrefix(string(name), "dpdk-worker") {
+			continue // it has ended
+		}
+		times, err := os.ReadFile(filepath.Join(at, "schedstat"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran, waited time.Duration
+		if _, err := fmt.Sscan(string(times), &ran, &waited); err != nil {
+			t.Fatal(err)
+		}
+		all += waited
+	}
+	return all
 }
 
 // forwarded asks the bridge whether a packet has gone to InfiniBand.

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -199,6 +200,9 @@ func runDrops(_ context.Context, c *Call) (Result, error) {
 			part.Rows = append(part.Rows, []any{reason, n[0], n[1], r[0], r[1], reason.Sentence()})
 		}
 	}
+	slices.SortStableFunc(part.Rows, func(a, b []any) int { // what grows now comes first
+		return cmp.Compare(b[3].(Rate)+b[4].(Rate), a[3].(Rate)+a[4].(Rate))
+	})
 	return table(part), nil
 }
 

@@ -5,6 +5,7 @@ package web
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,21 +45,41 @@ func plotsOf(points []command.Point, now time.Time) []plot {
 
 func plotOf(title string, points []command.Point, now time.Time, pick func(*command.Rates) command.Rate) plot {
 	p := plot{Title: title}
-	for i := range points {
-		for d := range points[i].Rates {
-			p.Peak = max(p.Peak, pick(&points[i].Rates[d]))
-		}
-	}
-	p.Top = roundUp(p.Peak)
+	p.Top, p.Peak = scaleOf(points, pick)
 	p.Lines = [2]plotLine{lcore.RoCEToIB: {Class: "to-ib"}, lcore.IBToRoCE: {Class: "to-roce"}}
 	for d, side := range [2]command.Rate{lcore.RoCEToIB: 1, lcore.IBToRoCE: -1} {
 		l := &p.Lines[d]
-		l.Path = pathOf(points, now, func(x *command.Point) command.Rate { return side * pick(&x.Rates[d]) / p.Top })
+		l.Path = pathOf(points, now, func(x *command.Point) command.Rate { return side * min(pick(&x.Rates[d])/p.Top, 1) })
 		if n := len(points); n > 0 {
 			l.Last = pick(&points[n-1].Rates[d])
 		}
 	}
 	return p
+}
+
+// scaleOf returns the top of a plot's scale, and the highest rate. A short peak would make all else a flat line: what is higher than the
+// rest many times, for less than a fiftieth of the time and not just now, is cut off at the top.
+func scaleOf(points []command.Point, pick func(*command.Rates) command.Rate) (top, peak command.Rate) {
+	const lately, most = 10, 4
+	var all []command.Rate
+	usual := command.Rate(0)
+	for i := range points {
+		for d := range points[i].Rates {
+			r := pick(&points[i].Rates[d])
+			if all = append(all, r); i >= len(points)-lately {
+				usual = max(usual, r)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return roundUp(0), 0
+	}
+	slices.Sort(all)
+	peak = all[len(all)-1]
+	if top = roundUp(max(usual, all[(len(all)-1)*98/100])); peak > most*top {
+		return top, peak
+	}
+	return roundUp(peak), peak
 }
 
 // roundUp returns the next higher 1, 2, 3 or 5 times a power of ten; at least 10.

@@ -194,6 +194,23 @@ func TestPlots(t *testing.T) {
 	if p.Top != 2000 || p.Peak != 1230 || p.Lines[0].Last != 70 || p.Lines[1].Last != 35 || p.Lines[0].Class != "to-ib" {
 		t.Errorf("%+v", p)
 	}
+	calm := make([]command.Rate, 600)
+	for i := range calm {
+		calm[i] = 250
+	}
+	spike := slices.Clone(calm)
+	copy(spike[300:], []command.Rate{9e3, 1e4})
+	rising := slices.Clone(calm)
+	rising[599] = 1e4
+	for name, c := range map[string]struct {
+		rates     []command.Rate
+		top, peak command.Rate
+	}{"calm": {calm, 300, 250}, "a spike": {spike, 300, 1e4}, "it rises now": {rising, 1e4, 1e4}} {
+		p := plotsOf(points(now, c.rates...), now)[0]
+		if p.Top != c.top || p.Peak != c.peak || name == "a spike" && !strings.Contains(p.Lines[0].Path, "l1 -17h1l1 17") {
+			t.Errorf("%s: up to %v, peak %v: %s", name, float64(p.Top), float64(p.Peak), p.Lines[0].Path)
+		}
+	}
 	for r, want := range map[command.Rate]command.Rate{0: 10, 9: 10, 10: 10, 11: 20, 49: 50, 51: 100, 100: 100, 2.1e9: 3e9} {
 		if got := roundUp(r); got != want {
 			t.Errorf("roundUp(%v) = %v", float64(r), float64(got))

@@ -35,8 +35,8 @@ const savedHead = "# Saved by \"write\" of Causeway's console. The file before, 
 // BackupEnding is the ending of the file that Save keeps.
 const BackupEnding = ".bak"
 
-// Save writes the configuration to the file that it was loaded from, with the same permissions, keeps that file under
-// another name, and returns the configuration as loaded from the new one. A file that somebody has changed meanwhile is
+// Save writes the configuration to the file that it was loaded from, as little of it as is different (edited), with the same
+// permissions, keeps that file under another name, and returns the configuration as loaded from the new one. A file that somebody has changed meanwhile is
 // left as it is.
 func (c *Config) Save() (*Config, error) {
 	fail := func(err error) (*Config, error) { return nil, fmt.Errorf("config: save: %w", err) }
@@ -54,7 +54,10 @@ func (c *Config) Save() (*Config, error) {
 	if sha256.Sum256(old) != c.origin.sum {
 		return fail(fmt.Errorf("%s has changed since the bridge has read it: nothing was written; reload check shows the differences", path))
 	}
-	text := []byte(fmt.Sprintf(savedHead, BackupEnding) + c.TOML(true))
+	text, kept := edited(path, old, c)
+	if !kept {
+		text = []byte(fmt.Sprintf(savedHead, BackupEnding) + c.TOML(true))
+	}
 	if again, err := Parse(path, text); err != nil || len(Diff(c, again)) > 0 {
 		return fail(errors.Join(errors.New("the file would not mean the same: nothing was written"), err))
 	}

@@ -84,3 +84,48 @@ func TestSave(t *testing.T) {
 		t.Error("saved to no file")
 	}
 }
+
+// TestEdited: a file keeps its comments, its order and its words; what came is written as one would by hand.
+func TestEdited(t *testing.T) {
+	const head = "# Bridge of rack 4.\n" + base + "sl_to_dscp = { }\n\n# The feed.\n[[group]]   # A\nip   = \"239.7.0.1\"\nmgid = \"ipoib\"  # the old form\nsources = [\n  # from\n  \"10.9.0.1\",\n]\n"
+	file := strings.Replace(head, "sl_to_dscp = { }\n", "", 1) + "\n# The other.\n[[group]]\nip = \"239.7.0.2\"\n\n# At the end."
+	c := parseGood(t, file)
+	more, err := c.Extend("[[group]]\nip = \"239.7.0.3\"\n[[service]]\nport = 7175\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := "\n[[group]]\nip = \"239.7.0.3\"\n"
+	service := "\n[[service]]\nport = 7175\n"
+	for _, x := range []struct {
+		name string
+		to   func() (*Config, error)
+		want string
+	}{
+		{"nothing", func() (*Config, error) { return c, nil }, file},
+		{"two came", func() (*Config, error) { return more, nil },
+			strings.Replace(strings.Replace(file, "ip = \"239.7.0.2\"\n", "ip = \"239.7.0.2\"\n"+added, 1), "port = 7174\n", "port = 7174\n"+service, 1)},
+		{"one is gone", func() (*Config, error) { return c.WithGroups(append(c.Groups[:1:1], c.Groups[2])) },
+			strings.Replace(file, "[[group]]   # A\nip   = \"239.7.0.1\"\nmgid = \"ipoib\"  # the old form\nsources = [\n  # from\n  \"10.9.0.1\",\n]\n\n", "", 1)},
+		{"the last is gone", func() (*Config, error) { return c.WithGroups(c.Groups[:2]) }, strings.Replace(file, "[[group]]\nip = \"239.7.0.2\"\n\n", "", 1)},
+	} {
+		to, err := x.to()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := edited("f.toml", []byte(file), to); !ok || string(got) != x.want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", x.name, ok, got, x.want)
+		}
+	}
+	for name, old := range map[string]string{
+		"not TOML":      "[",
+		"another table": strings.Replace(file, `addresses = ["10.9.0.254/24"]`, "addresses = [\"10.9.0.254/24\"]\nttl = 9", 1),
+		"in one line":   strings.Replace(file, "[[service]]\nport = 7174\n", "", 1) + "\n", // with the service as an array
+	} {
+		if name == "in one line" {
+			old = "service = [{ port = 7174 }]\n" + old
+		}
+		if got, ok := edited("f.toml", []byte(old), more); ok {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

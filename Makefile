@@ -42,7 +42,7 @@ SEED ?= 0
 FABRICS ?= 1
 SEGMENTS ?= 1
 PORTS ?= 1
-SLOW ?= ./app/bridge ./app/causeway ./app/doctor ./app/soak ./app/systemd ./fleet/... ./ibside/... ./lcore/... ./tables
+SLOW ?= ./lcore ./app/causeway ./perf/dut ./app/bridge ./dpdk ./app/doctor ./app/soak ./app/systemd ./fleet/... ./ibside/... ./lcore/... ./tables
 SCENARIOS ?=
 BIN ?= bin
 # Further options of Go's linker.
@@ -55,7 +55,7 @@ PROGRAMS := ./app/causeway ./app/causeway-etcd $(if $(wildcard perf/causeway-per
 # Packages to test with the race detector: those of Go that start goroutines, or have locks or atomic variables. Those with C
 # of their own are left to the other sanitizers.
 RACED := ./ibside/fabric/... ./ibside/sa ./lcore/manage $(addprefix ./lcore/manage/,ask bridges inbox learner nodes proxyqps sidr) \
-	$(addprefix ./app/,bridge/link command console demo logs seats systemd web) ./fleet/bfd ./fleet/peers
+	$(addprefix ./app/,bridge/link bridge/rivals command console demo logs seats systemd web) ./fleet/bfd ./fleet/peers
 
 # Packages whose tests run C, to be run with the sanitizers. TestCFuzzers does it for lcore, and TestReaders for tables.
 SANITIZED := ./dpdk ./ibside/fabricport ./ibside/multipath ./ibside/verbs ./lcore/pgm

@@ -25,8 +25,9 @@ import (
 // one.
 type Config struct {
 	Name       string
-	RoCE       RoCE   // the first segment
-	More       []RoCE // the others, in the order of the file
+	Beside     []string // other bridges or fleets that may be between the same fabrics
+	RoCE       RoCE     // the first segment
+	More       []RoCE   // the others, in the order of the file
 	IB         IB
 	MoreIB     []IB // further ports
 	Fabrics    Fabrics

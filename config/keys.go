@@ -56,7 +56,9 @@ type tableDoc struct {
 var tables = linked([]tableDoc{
 	{name: "bridge", meaning: "The bridge itself.", keys: []key{
 		{name: "name", kind: text, def: "causeway", example: `"causeway-1"`,
-			meaning: "The name of this bridge in logs, metrics and the console."},
+			meaning: "The name of this bridge in logs, metrics, the console and to other bridges."},
+		{name: "beside", live: true, kind: texts, noted: "none", example: `["causeway-2"]`,
+			meaning: "Names of bridges or fleets that may be between the same two fabrics, and are not of this one's fleet; each names the other. Their groups, ranges and nodes must differ. Without it, and where they do not differ, the bridge that came later carries nothing (`rival_first`)."},
 	}},
 	{name: "roce", need: true, meaning: "The Ethernet side. As `[[roce]]`, once for each, it has several segments: VLANs of one port or of several, each with a partition of " +
 		"InfiniBand (`pkey`), 8 at most. Nothing crosses from one to another, and a host is known by its segment and address: two segments may have the same addresses. " +

@@ -21,6 +21,19 @@ func (p *parser) bridge(t *table) {
 		t.fail("name", "name %s is not a name; use letters, digits and dashes, such as %s", show(p.cfg.Name),
 			findKey("bridge", "name").example)
 	}
+	const mostName = 64 // what other bridges are told
+	if len(p.cfg.Name) > mostName {
+		t.fail("name", "name %s is longer than %d bytes; write a shorter one", show(p.cfg.Name), mostName)
+	}
+	p.cfg.Beside = t.texts("beside")
+	for i, name := range p.cfg.Beside {
+		switch {
+		case name == "" || printable(name) != name:
+			t.failAt("beside", i, "beside has %s, which is no name; write the other's [bridge] name or [fleet] name", show(name))
+		case name == p.cfg.Name:
+			t.failAt("beside", i, "beside has %s, which is this bridge; write the other's [bridge] name", show(name))
+		}
+	}
 }
 
 // roce reads a segment of the Ethernet side.

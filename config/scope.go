@@ -85,7 +85,7 @@ func (c *Config) TranslationsIn(r *RoCE) ib.Translations {
 
 // TranslationsOf returns the mapping of a host: that of its segment; of a node that several reach, the first one's.
 func (c *Config) TranslationsOf(h Host) ib.Translations {
-	for _, r := range c.segmentsOf(h) {
+	for _, r := range c.SegmentsOf(h) {
 		return c.TranslationsIn(&r)
 	}
 	return nil
@@ -94,6 +94,6 @@ func (c *Config) TranslationsOf(h Host) ib.Translations {
 // HostsIn returns the hosts of a segment, and the nodes that it reaches.
 func (c *Config) HostsIn(r *RoCE) []Host {
 	return slices.DeleteFunc(slices.Clone(c.Hosts), func(h Host) bool {
-		return !slices.ContainsFunc(c.segmentsOf(h), func(s RoCE) bool { return s.Place() == r.Place() })
+		return !slices.ContainsFunc(c.SegmentsOf(h), func(s RoCE) bool { return s.Place() == r.Place() })
 	})
 }

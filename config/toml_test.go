@@ -70,6 +70,7 @@ func TestWriteExample(t *testing.T) {
 // everyValue has a value that is not the default for every key; that of unknown_source excludes another.
 const everyValue = `[bridge]
 name = "a-\"b\"\\c-ü"
+beside = ["b", "west"]
 [roce]
 port = "pcap:a\u0007 b.pcap"
 addresses = ["10.9.0.254/24", "fd09::fe/64", "10.8.0.1/31"]

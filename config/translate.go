@@ -97,7 +97,7 @@ func isFree(t *table, x Translate, in *RoCE) bool {
 	const instead = "so on InfiniBand it would be two hosts'; translate it, too, or choose another prefix"
 	all := p.cfg.TranslationsIn(in)
 	for i, h := range p.cfg.Hosts {
-		if !slices.ContainsFunc(p.cfg.segmentsOf(h), func(r RoCE) bool { return r.Place() == in.Place() }) {
+		if !slices.ContainsFunc(p.cfg.SegmentsOf(h), func(r RoCE) bool { return r.Place() == in.Place() }) {
 			continue
 		}
 		for _, a := range h.Addrs() {

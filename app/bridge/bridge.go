@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -57,6 +58,7 @@ type Bridge struct {
 	*ports              // Ethernet ports
 	shares   *shareGate // of the fleet's work; nil: there is no fleet
 	*membership
+	*beside
 	atStop       atStop
 	manage.Lists // of the loop
 
@@ -87,7 +89,7 @@ type Options struct {
 // Build builds a bridge as cfg says. On an error nothing is left behind. A process has one bridge, because it has one
 // DPDK.
 func Build(cfg *config.Config, o Options) (*Bridge, error) {
-	b := &Bridge{cfg: cfg, log: o.Log, limits: newLimits(o.Log), confined: !o.Unconfined, failed: make(chan error, 1), configuration: newConfiguration(cfg, o.SetLogLevel, o.Log)}
+	b := &Bridge{cfg: cfg, log: o.Log, limits: newLimits(o.Log), confined: !o.Unconfined, failed: make(chan error, 1), beside: &beside{instance: rand.Uint64() | 1}, configuration: newConfiguration(cfg, o.SetLogLevel, o.Log)}
 	for _, step := range []func() error{
 		func() error { return b.startEAL(o.NoHuge) },
 		b.makePool,
@@ -97,6 +99,7 @@ func Build(cfg *config.Config, o Options) (*Bridge, error) {
 		b.makePGM,
 		b.chooseIdle,
 		b.makeDatapath,
+		func() error { return lookForRivals(b) },
 		b.makeManagement,
 		func() error { return joinFleet(b, o.Shared) },
 	} {
@@ -130,6 +133,7 @@ func (b *Bridge) Run(ctx context.Context, onReady func()) error {
 		waiting.Go(func() { b.awaitReady(managing, onReady) })
 	}
 	waiting.Go(func() { b.limits.follow(managing, b.refusals) })
+	waiting.Go(func() { b.runRivals(managing) })
 	leave := b.takePart(context.WithoutCancel(ctx), b.fail)
 	var failure error
 	waiting.Go(func() {

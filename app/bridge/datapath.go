@@ -5,7 +5,6 @@ package bridge
 import (
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net/netip"
 
 	"causeway/config"
@@ -134,7 +133,7 @@ func (b *Bridge) manageConfig() manage.Config {
 		MAC: b.ports.list()[0].mac(), PKey: b.cfg.IB.PKey, IBMTU: ibPort.MTU.Bytes(),
 		MaxHosts: b.cfg.Workers.Hosts, MaxNodes: b.cfg.Workers.Nodes, MaxGroups: b.cfg.Workers.Groups, ProxyQPs: mostProxyQPs(b.cfg.Workers.ProxyQPs, ibPort.QueuePairs, b.log), Waiting: roomsOf(b.cfg).waiting,
 		HostGIDs: b.cfg.IB.HostGIDs, AliasGIDs: b.cfg.IB.AliasGIDs, Police: b.datapath.Police, Begin: b.begin, Rests: b.datapath.SegmentRests,
-		LinkUp: b.again, PuntRing: roomsOf(b.cfg).punted, Instance: rand.Uint64() | 1, SetBridges: b.datapath.SetBridges,
+		LinkUp: b.again, PuntRing: roomsOf(b.cfg).punted, Instance: b.instance, SetBridges: b.datapath.SetBridges,
 	}
 	if b.idle == config.IdleInterrupt {
 		c.Punted = b.datapath.Punted()
@@ -145,12 +144,13 @@ func (b *Bridge) manageConfig() manage.Config {
 	}
 	if b.shares != nil {
 		c.Fleet, c.OfFleet = b.shares, b.shares.fleet
-		c.Heard = func(data []byte) { b.membership.Received(peers.Ethernet, data) } // the loop runs when it has one
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle
 	}
-	x := changeTo(b.ports.place, b.cfg, ibPort.Ethernet, false)
+	c.Heard = func(data []byte) { b.received(peers.Ethernet, data) }
+	c.Drained = b.hasLeft()
+	x := changeTo(b.ports.place, b.cfg, ibPort.Ethernet, c.Drained)
 	segmenter{b}.complete(&x, b.cfg)
 	c.ProxyQPLimits, c.Nodes, c.Segment, c.More, c.Shared = x.ProxyQPLimits, x.Nodes, x.Segment, x.More, x.Shared
 	c.Services, c.RoCEPKey = b.ibPort, rocePKey

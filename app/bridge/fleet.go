@@ -26,7 +26,6 @@ import (
 	"causeway/lcore"
 	"causeway/lcore/frame"
 	"causeway/lcore/manage"
-	"causeway/lcore/manage/bridges"
 )
 
 // membership is the bridge's part in its fleet; nil: it is in none.
@@ -38,7 +37,8 @@ type membership struct {
 	member *right.Member
 	unable func() string // why the bridge cannot do its part; "": it can
 	agrees agreement
-	rivals rivals
+	barred func() string // why the bridge carries nothing because of another that is not of the fleet; "": it may
+	yields func() string // who carries nothing because of the bridge; "": nobody
 	pushes pushes
 	*neighbours
 	nodes *ipoib.Responder // answers InfiniBand nodes
@@ -50,7 +50,7 @@ type membership struct {
 
 // why says why the bridge does no part; "": it does.
 func (m *membership) why() string {
-	return cmp.Or(m.leaves(), m.unable(), m.rivals.why(), m.agrees.why())
+	return cmp.Or(m.leaves(), m.unable(), m.barred(), m.agrees.why())
 }
 
 // wants is the weight that the bridge is to have, and why that is 0.
@@ -110,9 +110,7 @@ func joinFleet(b *Bridge, shared Shared) error {
 		return err
 	}
 	m.agrees = agreement{store: store, inForce: b.Config, name: m.name, silent: m.silent, founded: &m.gate.founded}
-	const lasting = 3 // rights
-	m.rivals = rivals{fleet: f.Name, own: m.gate.fleet, bridges: func() []bridges.Bridge { return b.loop.Status().Bridges },
-		lasting: lasting * f.Right, bar: m.gate.bar, log: b.log}
+	m.barred, m.yields = b.Barred, b.Yields
 	m.pushes = pushes{store: store, name: m.name, file: shared.File, inForce: b.configuration,
 		unready: func(ctx context.Context) string { return whyUnready(ctx, b) }, agrees: &m.agrees, log: b.log}
 	m.pushes.follows.Store(&shared.Configuration)
@@ -149,7 +147,6 @@ func (m *membership) run(ctx context.Context) error {
 	defer stop()
 	following.Go(func() { m.follow(ctx) })
 	following.Go(func() { m.agrees.run(ctx) })
-	following.Go(func() { m.rivals.run(ctx) })
 	following.Go(func() { m.pushes.run(ctx) })
 	following.Go(func() { m.neighbours.run(ctx) })
 	err := m.member.Run(ctx)
@@ -258,7 +255,7 @@ func (l *lapse) tell(ctx context.Context, m *membership, entitled bool) {
 type Part struct {
 	Fleet         string            // its name
 	Why           string            // it can do none; "": it can
-	Twice         string            // another fleet of its name, that does nothing because of this one; "": there is none
+	Yields        string            // who carries nothing because of this one, and is not of the fleet; "": nobody
 	Drained       bool              // an operator has left its shares to others
 	Open          lcore.Shares      // those that it forwards
 	Hosts, Groups int               // how many these are
@@ -290,7 +287,7 @@ func (m *membership) Part() (p Part, in bool) {
 
 func (m *membership) part() (p Part) {
 	g := m.gate
-	p = Part{Fleet: m.cfg.Name, Why: m.why(), Twice: m.rivals.other(), Drained: m.leaves() == drained, Lapses: g.lapses.Load(), WithoutEtcd: m.member.Promised()}
+	p = Part{Fleet: m.cfg.Name, Why: m.why(), Yields: m.yields(), Drained: m.leaves() == drained, Lapses: g.lapses.Load(), WithoutEtcd: m.member.Promised()}
 	if open := g.opened.Load(); open != nil {
 		p.Open = *open
 		p.Hosts, p.Groups = countOf(open)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"causeway/fleet/bfd"
@@ -106,29 +105,19 @@ func joinNeighbours(b *Bridge, m *membership, process uint64, store peers.Store)
 	c := peers.Config{Fleet: m.cfg.Name, Name: m.name, Process: process, Store: store, Log: b.log,
 		Heard: func(member string, process uint64, word []byte) { m.member.Heard(member, process, word) }}
 	c.Ways[peers.Ethernet] = ethernetWay{b.loop}
-	port, can := b.ibPort.(ibside.Messenger)
-	var hears atomic.Pointer[peers.Peers] // others may still send to the process before this one, at once
-	if can {
-		received := func(_ ib.LID, data []byte) {
-			if p := hears.Load(); p != nil {
-				p.Received(peers.InfiniBand, data)
-			}
-		}
-		if err := port.ReceiveMessages(received); err != nil {
-			b.log.Warn("fleet_no_messages", "fabric", peers.InfiniBand.String(), "error", err,
-				"note", "the other members are not heard there: that a fabric is lost, without a cable's being so, is not found")
-			can = false
-		}
+	if b.unheard != nil {
+		b.log.Warn("fleet_no_messages", "fabric", peers.InfiniBand.String(), "error", b.unheard,
+			"note", "the other members are not heard there: that a fabric is lost, without a cable's being so, is not found")
 	}
-	if can {
-		c.Ways[peers.InfiniBand] = ibWay{port}
+	if b.messenger != nil {
+		c.Ways[peers.InfiniBand] = ibWay{b.messenger}
 		n.ib = func() peers.Address { return ibAddress(b.ibPort.Own().GIDs) }
 	}
 	var err error
 	if n.Peers, err = peers.New(c); err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
 	}
-	hears.Store(n.Peers)
+	b.members.Store(n.Peers)
 	m.neighbours = n
 	return nil
 }

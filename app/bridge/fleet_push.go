@@ -218,5 +218,5 @@ func whyUnready(ctx context.Context, b *Bridge) string {
 	if s := b.loop.Status(); !s.Ready && !s.Drained {
 		return strings.Join(append([]string{fmt.Sprintf("it waits for %d joins, paths and P_Keys", s.Waiting)}, manage.Awaited(ctx, b, &s, most)...), "; ")
 	}
-	return b.rivals.why()
+	return b.Barred()
 }

@@ -30,7 +30,8 @@ import (
 type configuration struct {
 	now     atomic.Pointer[config.Config]
 	token   chan struct{} // holds one while a change is under way
-	drained bool          // only the holder of the token changes it
+	drained atomic.Bool   // by an operator; only the holder of the token changes it
+	barred  bool          // the bridge carries nothing because of another one; the same
 	alone   error         // why the bridge cannot be drained alone; nil: it can
 	ended   bool          // the same: management, and soon the ports
 	// The one before the last change; nil: none. Only the holder of the token changes it.
@@ -41,13 +42,15 @@ type configuration struct {
 	log      *slog.Logger
 
 	// Of the bridge, when it is built.
-	change     func(context.Context, manage.Change) error // management's
-	checkPKeys func(*manage.Change) error                 // management's
-	setPolicy  func(lcore.Policy) error                   // the workers'
-	checkPorts func([]ibside.PortRange) error             // the IB port's
-	ibEthernet bool                                       // its link layer
-	place      func(config.Place) manage.Place            // where management has a segment
-	placesOf   func(map[manage.Place]uint8) map[config.Place]uint8
+	change      func(context.Context, manage.Change) error // management's
+	checkPKeys  func(*manage.Change) error                 // management's
+	setPolicy   func(lcore.Policy) error                   // the workers'
+	checkPorts  func([]ibside.PortRange) error             // the IB port's
+	awaitRivals func(context.Context)                      // which may carry what the bridge would take up
+	checkRivals func(now, to *config.Config) error         // with what other bridges carry
+	ibEthernet  bool                                       // its link layer
+	place       func(config.Place) manage.Place            // where management has a segment
+	placesOf    func(map[manage.Place]uint8) map[config.Place]uint8
 	// Of Ethernet ports: opens those that a configuration names besides, and closes those that it does not name.
 	openPorts  func(context.Context, *config.Config) (undo func() error, err error)
 	closePorts func(*config.Config)
@@ -59,6 +62,7 @@ type configuration struct {
 
 func newConfiguration(cfg *config.Config, setLevel func(string) error, log *slog.Logger) *configuration {
 	c := &configuration{token: make(chan struct{}, 1), setLevel: setLevel, log: log,
+		checkRivals: func(_, _ *config.Config) error { return nil }, awaitRivals: func(context.Context) {},
 		reloaded: func(file *config.Config) (*config.Config, error) { return file, nil }}
 	c.now.Store(cfg)
 	return c
@@ -109,10 +113,21 @@ func (c *configuration) Config() *config.Config { return c.now.Load() }
 // Plan returns what reloading a file would change, and an error if the bridge cannot change to it while it runs.
 func (c *configuration) Plan(file *config.Config) (config.Changes, error) {
 	to, err := c.reloaded(file)
+	if err == nil {
+		err = c.checkAgainstRivals(to)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return c.plan(to)
+}
+
+// checkAgainstRivals reports what a configuration would have of another bridge that this one is beside.
+func (c *configuration) checkAgainstRivals(to *config.Config) error {
+	if err := c.checkRivals(c.Config(), to); err != nil {
+		return fmt.Errorf("reload: nothing was changed: %w", err)
+	}
+	return nil
 }
 
 // plan returns what another configuration would change, as Plan does.
@@ -186,6 +201,9 @@ func (c *configuration) edit(ctx context.Context, make func(*config.Config) (*co
 		return nil, errPending
 	}
 	to, err := make(c.Config())
+	if err == nil {
+		err = c.checkAgainstRivals(to)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +242,7 @@ func (c *configuration) changeWithPorts(ctx context.Context, to *config.Config) 
 	if err != nil {
 		return err
 	}
-	x := c.changeTo(to, c.drained)
+	x := c.changeTo(to, c.hasLeft())
 	x.Commit = func(numbers map[manage.Place]uint8) error { return c.commit(to, c.placesOf(numbers)) }
 	if err := c.change(ctx, x); err != nil {
 		return errors.Join(err, undo())
@@ -236,10 +254,18 @@ func (c *configuration) changeWithPorts(ctx context.Context, to *config.Config) 
 // Drain prepares for another bridge to take over: this one leaves all groups and services, and no longer answers for
 // InfiniBand nodes. Packets that still come to it are bridged; proxy QPs stay. A reload changes what Resume takes up
 // again.
-func (c *configuration) Drain(ctx context.Context) error { return c.setDrained(ctx, true) }
+func (c *configuration) Drain(ctx context.Context) error { return c.leave(ctx, true) }
 
 // Resume takes up again what Drain has left, and announces it.
-func (c *configuration) Resume(ctx context.Context) error { return c.setDrained(ctx, false) }
+func (c *configuration) Resume(ctx context.Context) error { return c.leave(ctx, false) }
+
+func (c *configuration) leave(ctx context.Context, drained bool) error {
+	err := c.setDrained(ctx, drained)
+	if err == nil {
+		c.awaitRivals(ctx)
+	}
+	return err
+}
 
 func (c *configuration) setDrained(ctx context.Context, drained bool) error {
 	unlock, err := c.lock(ctx)
@@ -250,18 +276,39 @@ func (c *configuration) setDrained(ctx context.Context, drained bool) error {
 	if c.alone != nil {
 		return c.alone
 	}
-	if c.drained == drained {
+	if c.drained.Load() == drained {
 		return nil
 	}
-	if err := c.change(ctx, c.changeTo(c.Config(), drained)); err != nil {
-		return err
+	if !c.barred {
+		if err := c.change(ctx, c.changeTo(c.Config(), drained)); err != nil {
+			return err
+		}
 	}
-	c.drained = drained
+	c.drained.Store(drained)
 	if drained {
 		c.log.Info("drained")
 	} else {
 		c.log.Info("resumed")
 	}
+	return nil
+}
+
+// hasLeft reports whether the bridge has left all groups, services and nodes.
+func (c *configuration) hasLeft() bool { return c.barred || c.drained.Load() }
+
+// bar has the bridge leave what it carries, as Drain does, because of another one, or take it up.
+func (c *configuration) bar(on bool) error {
+	unlock, _ := c.lock(context.Background()) // which does not end
+	defer unlock()
+	if c.ended {
+		return manage.ErrEnded
+	}
+	if !c.drained.Load() {
+		if err := c.change(context.Background(), c.changeTo(c.Config(), on)); err != nil {
+			return err
+		}
+	}
+	c.barred = on
 	return nil
 }
 

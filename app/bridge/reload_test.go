@@ -20,6 +20,7 @@ import (
 // liveEdits change the value of each key that a running bridge takes according to keys.go, or add an entry, in the
 // configuration of these tests.
 var liveEdits = map[string][2]string{
+	"bridge.beside":                  {`"bridge"`, "\"bridge\"\nbeside = [\"b\"]"},
 	"roce.port":                      {`"ring"`, `"null"`},
 	"roce.allow":                     {"mtu = 4200", "mtu = 4200\nallow = [\"10.9.0.0/16\"]"},
 	"roce.querier":                   {"mtu = 4200", "mtu = 4200\nquerier = true"},

@@ -34,10 +34,11 @@ func listenMetrics(at config.Listen) (net.Listener, error) {
 // isDrained reports whether an operator has drained a bridge, alone or in its fleet.
 func isDrained(b interface {
 	Status() manage.Status
+	Barred() string
 	Part() (bridge.Part, bool)
 }) bool {
 	p, _ := b.Part()
-	return p.Drained || b.Status().Drained
+	return p.Drained || b.Status().Drained && b.Barred() == ""
 }
 
 // serveMetrics serves metrics, health and status until end is called, which is after the bridge has stopped. The bridge

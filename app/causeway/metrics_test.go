@@ -19,6 +19,7 @@ func TestNotReady(t *testing.T) {
 	p.awaitLine(`"msg":"path_missing"`)
 	at := "http://" + p.line("metrics")["listen"].(string)
 	p.await("health", func() bool { return status(t, at+"/healthz") == http.StatusOK })
+	p.await("that it has looked for other bridges", func() bool { return status(t, at+"/status.json") == http.StatusOK && strings.Contains(p.stderr.String(), "group_joined") })
 	r, err := http.Get(at + "/readyz")
 	if err != nil {
 		t.Fatal(err)
@@ -36,14 +37,22 @@ func TestNotReady(t *testing.T) {
 }
 
 // left is a bridge that an operator may have drained, alone or in its fleet.
-type left struct{ alone, inFleet bool }
+type left struct{ alone, inFleet, barred bool }
 
-func (l left) Status() manage.Status          { return manage.Status{Drained: l.alone} }
+func (l left) Status() manage.Status { return manage.Status{Drained: l.alone || l.barred} }
+
+func (l left) Barred() string {
+	if l.barred {
+		return "another was there before"
+	}
+	return ""
+}
+
 func (l left) Part() (p bridge.Part, in bool) { return bridge.Part{Drained: l.inFleet}, l.inFleet }
 
 // TestDrainedInFleet checks that alerts know both: nobody needs to be told of what an operator has done.
 func TestDrainedInFleet(t *testing.T) {
-	for _, l := range []left{{}, {alone: true}, {inFleet: true}} {
+	for _, l := range []left{{}, {alone: true}, {inFleet: true}, {barred: true}} {
 		if isDrained(l) != (l.alone || l.inFleet) {
 			t.Errorf("%+v: drained: %v", l, isDrained(l))
 		}

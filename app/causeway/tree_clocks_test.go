@@ -19,6 +19,7 @@ var wallClock = map[string]*regexp.Regexp{
 // wallClockFor are the files that need the time of day, with the reason.
 var wallClockFor = map[string]string{
 	"fleet/etcd/published.go":      "two fleets of one name, on machines that know nothing of each other, are ordered by when they were founded",
+	"app/bridge/rivals/judge.go":   "bridges that come at once, and know nothing of each other, are ordered by when they came",
 	"app/web/metrics.go":           "a metric is the time of the start",
 	"app/fleettest/arrivals.go":    "captures have the time of day",
 	"app/fleettest/capture.go":     "captures have the time of day",

@@ -18,7 +18,7 @@ func runStatus(ctx context.Context, c *Call) (Result, error) {
 	b, s := c.Env.Bridge, c.Env.Bridge.Status()
 	state := worded{"ready", "ready"}
 	switch {
-	case s.Drained:
+	case condition.Drained(b):
 		state = worded{"drained, until resume", "drained"}
 	case s.Ready && !condition.Ready(b):
 		state = worded{"not ready: see below", "faulty"}

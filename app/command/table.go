@@ -90,7 +90,8 @@ func showTraffic() []Command {
 		{Path: "show fabrics", Help: "several InfiniBand ports: their state, and what goes by each", Example: "show fabrics", Run: runFabrics,
 			Long: "ACTIVE counts the groups whose messages go by the port, MISSING those that are not joined on it yet. SM is whether the subnet manager answers."},
 		{Path: "show bridges", Help: "the other bridges on the subnet", Example: "show bridges", Run: runBridges,
-			Long: "What comes from their GIDs, LIDs and MAC addresses has crossed a bridge, and is dropped (loop_bridge). FOR is since when one is known."},
+			Long: "What comes from their GIDs, LIDs and MAC addresses has crossed a bridge, and is dropped (loop_bridge). FOR is since when one is known. NAME, FLEET and IS are of those between the same two fabrics that are not of this one's fleet: only one of two carries, " +
+				"unless they are beside each other ([bridge] beside) and have nothing in COMMON."},
 		{Path: "show fleet", Help: "the members of the fleet, and what each does", Example: "show fleet", Run: runFleet,
 			Long: "FOLLOWS is the number of the assignment that a member keeps to, and HEARD since when nothing has come from it. A drained member has no " +
 				"shares. One that is silent for longer than a right loses its shares to their heirs."},
@@ -200,8 +201,8 @@ func changes() []Command {
 			Long: "After a change with confirm SECONDS, such as add group 239.1.2.4 confirm 60. Until then show status names it, no other change " +
 				"but reload undo is made, and write does not save it. A restart forgets it, as every change that is in no file."},
 		{Path: "write", Role: Admin, Help: "save the configuration in force to the configuration file", Example: "write", Run: runWrite,
-			Long: "As a whole, with the file's permissions; the file before is kept beside it, with the ending .bak, because its comments are not " +
-				"taken over. A file that has changed since the bridge has read it is left as it is. A bridge that may not write to its file, such as the " +
+			Long: "Only entries that came or went are different in it; comments and all else stay. With the file's permissions; the file before is kept beside it, with the ending .bak. " +
+				"A file that has changed since the bridge has read it is left as it is. A bridge that may not write to its file, such as the " +
 				"packaged one, leaves it to ctl on its machine: in a session of sudo causeway ctl, which asks, or by sudo causeway ctl write."},
 		{Path: "port prefer", Args: []Arg{{Name: "port", Kind: portKind, Needed: true, Help: "the one that everything goes by"}}, Role: Admin,
 			Help: "choose among several InfiniBand ports", Example: "port prefer mlx5_1:1", Run: preferPort,

@@ -35,7 +35,7 @@ func Ready(b Source) bool { return b.Status().Ready && len(Faults(b)) == 0 }
 // paths; none when it is.
 func Unready(ctx context.Context, b Source, most int) []string {
 	lines := Faults(b)
-	if s := b.Status(); !s.Ready {
+	if s := b.Status(); !s.Ready && Barred(b) == "" {
 		lines = append(lines, fmt.Sprintf("waiting for joins, paths and P_Keys: %d", s.Waiting))
 		lines = append(lines, manage.Awaited(ctx, b, &s, most)...)
 	}
@@ -53,7 +53,11 @@ func Faults(b Source) (lines []string) {
 	if why := b.InfiniBandDown(); why != "" {
 		lines = append(lines, "the InfiniBand port has no link: "+why)
 	}
-	lines = append(lines, fleet(b)...)
+	if part := fleet(b); len(part) > 0 {
+		lines = append(lines, part...)
+	} else if why := Barred(b); why != "" {
+		lines = append(lines, "the bridge carries nothing: "+why)
+	}
 	m, s := b.Memory(), b.Status()
 	for _, x := range []struct {
 		what, key string
@@ -73,6 +77,23 @@ func Faults(b Source) (lines []string) {
 	}
 	return lines
 }
+
+// beside is a source that may be one of several between the same fabrics.
+type beside interface {
+	Barred() string // why it carries nothing because of another one; "": it may
+	Yields() string // who carries nothing because of it; "": nobody
+}
+
+// Barred says why a bridge carries nothing because of another one; "": it may.
+func Barred(b Source) string {
+	if x, ok := b.(beside); ok {
+		return x.Barred()
+	}
+	return ""
+}
+
+// Drained reports whether an operator has drained a bridge that is in no fleet.
+func Drained(b Source) bool { return b.Status().Drained && Barred(b) == "" }
 
 // fleetMember is a source that may be one of a fleet.
 type fleetMember interface {
@@ -119,7 +140,7 @@ func fabrics(b Source) (lines []string) {
 // Remarks returns what an operator must know of a bridge that may be ready all the same, one a line: that it is
 // drained, that a change waits for confirmation, that faults are injected, what is full.
 func Remarks(b Source) (lines []string) {
-	if b.Status().Drained {
+	if Drained(b) {
 		lines = append(lines, `it is drained: it has left its groups, services and nodes to another bridge; "resume" takes them up again`)
 	}
 	if x, ok := b.(interface{ Pending() (time.Time, bool) }); ok {
@@ -138,10 +159,8 @@ func Remarks(b Source) (lines []string) {
 		lines = append(lines, fmt.Sprintf("InfiniBand nodes that are not on their subnet any more: %d; what goes to them is lost, and \"show nodes\" names them", n))
 	}
 	lines = append(lines, fabrics(b)...)
-	if x, ok := b.(fleetMember); ok {
-		if p, _ := x.Part(); p.Twice != "" {
-			lines = append(lines, p.Twice)
-		}
+	if x, ok := b.(beside); ok && x.Yields() != "" {
+		lines = append(lines, x.Yields())
 	}
 	m := b.Memory()
 	for _, x := range []struct {

@@ -25,7 +25,12 @@ type fake struct {
 	injected [2]lcore.Injection
 	until    time.Time
 	part     bridge.Part
+	barred   string
+	yields   string
 }
+
+func (f fake) Barred() string { return f.barred }
+func (f fake) Yields() string { return f.yields }
 
 func (f fake) Status() manage.Status  { return f.status }
 func (f fake) Link() link.State       { return f.link }
@@ -70,7 +75,10 @@ func TestUnready(t *testing.T) {
 			[]string{"the bridge does no part of its fleet's work: it is drained"}},
 		{"no right", fake{status: manage.Status{Ready: true}, part: bridge.Part{Fleet: "east"}},
 			[]string{"the bridge has no right to forward for its fleet: etcd does not answer"}},
-		{"another fleet does nothing", fake{status: manage.Status{Ready: true}, part: bridge.Part{Fleet: "east", Twice: "another", Right: 1}}, nil},
+		{"another bridge does nothing", fake{status: manage.Status{Ready: true}, yields: "another"}, nil},
+		{"another bridge was there before", fake{status: manage.Status{Drained: true}, barred: "another"}, []string{"the bridge carries nothing: another"}},
+		{"another bridge was there before the fleet", fake{status: manage.Status{Ready: true}, barred: "another", part: bridge.Part{Fleet: "east", Why: "another", Right: 1}},
+			[]string{"the bridge does no part of its fleet's work: another"}},
 		{"no path", fake{status: manage.Status{Waiting: 1}}, []string{"waiting for joins, paths and P_Keys: 1", noPath}},
 		{"neither", fake{status: manage.Status{Waiting: 1}, link: down}, []string{noLink, "waiting for joins, paths and P_Keys: 1", noPath}},
 		{"full, and nothing was refused", refusing(manage.Refusals{}, use), nil},
@@ -119,7 +127,8 @@ func TestRemarks(t *testing.T) {
 			[]string{"full: 3 of 3 proxy QPs that the InfiniBand device makes", "full in the last minute: a: b", "full in the last minute: c"}},
 		{"lost nodes", fake{status: manage.Status{Ready: true, LostNodes: 2}},
 			[]string{`InfiniBand nodes that are not on their subnet any more: 2; what goes to them is lost, and "show nodes" names them`}},
-		{"another fleet of its name", fake{part: bridge.Part{Fleet: "east", Twice: "another fleet"}}, []string{"another fleet"}},
+		{"another bridge does nothing", fake{yields: "another"}, []string{"another"}},
+		{"another bridge was there before", fake{status: manage.Status{Drained: true}, barred: "another"}, nil},
 		{"full", fake{memory: all}, []string{
 			"full: 1 of 1 RoCE hosts ([workers] hosts)", "full: 2 of 2 InfiniBand nodes ([workers] nodes)", "full: 4 of 3 groups ([workers] groups)",
 			"full: 4 of 4 proxy QPs ([workers] proxy_qps)", "full: 5 of 5 packet buffers ([workers] mbufs)",

@@ -41,6 +41,7 @@ func writeMetrics(w io.Writer, src Source, o Options) { gather(src, o).writeTo(w
 func gather(src Source, o Options) *scrape {
 	s, c, status := newScrape(), src.Counters(), src.Status()
 	s.boolean("causeway_ready", condition.Ready(src))
+	s.boolean("causeway_rival_first", condition.Barred(src) != "")
 	s.bridge(&status, o)
 	for d := range c.Direction {
 		s.direction(lcore.Direction(d).String(), &c.Direction[d])

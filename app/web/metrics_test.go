@@ -59,7 +59,7 @@ func TestMetrics(t *testing.T) {
 		`causeway_latency_seconds_count{direction="ib_to_roce"} 0`,
 		`causeway_latency_max_seconds{direction="roce_to_ib"} 1`, `causeway_latency_max_seconds{direction="ib_to_roce"} 0`,
 		`causeway_mbufs_used 87`, `causeway_mbufs_limit 88`, `causeway_hosts_limit 91`, `causeway_groups_limit 92`, `causeway_proxy_qps_limit 93`, `causeway_segment_hosts{segment="VLAN 100"} 101`, `causeway_segment_proxy_qps_limit{segment="VLAN 100"} 104`, `causeway_draining 0`,
-		`causeway_ready 1`, `causeway_waiting 1`, `causeway_log_lines_lost_total 94`, `causeway_hosts 2`, `causeway_nodes 3`, `causeway_groups 4`, `causeway_proxy_qps 5`,
+		`causeway_ready 1`, `causeway_rival_first 0`, `causeway_waiting 1`, `causeway_log_lines_lost_total 94`, `causeway_hosts 2`, `causeway_nodes 3`, `causeway_groups 4`, `causeway_proxy_qps 5`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("no line %q", want)

@@ -69,6 +69,7 @@ var bridgeMetrics = []Metric{
 	{"causeway_start_time_seconds", gauge, nil, "When the bridge was started, in seconds since 1970."},
 	{"causeway_ready", gauge, nil, "1 when /readyz has nothing to name: the Ethernet port has a link, every configured group is joined on both sides, the path to every configured node has been found, no full table refuses new hosts or queue pairs."},
 	{"causeway_draining", gauge, nil, "1 while the bridge is stopping, or has left its groups to another, or its part of a fleet to others."},
+	{"causeway_rival_first", gauge, nil, "1 while the bridge carries nothing because of another one, which is not of its fleet and came before it between the same two fabrics."},
 	{"causeway_waiting", gauge, nil, "The number of joins and paths that are missing."},
 	{"causeway_log_lines_lost_total", counter, nil, "Lines of the log that could not be written to standard error, because nobody read them, or a disk was full."},
 }

@@ -6,37 +6,43 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"causeway/ibside"
 )
 
 // Announce implements ibside.Announcer, on all fabrics that have a list.
 func (s *state) Announce(ctx context.Context, b ibside.Bridge) error {
-	var errs []error
-	for _, m := range s.cfg.Members {
+	return s.eachAnnouncer(func(_ int, port ibside.Announcer) error { return port.Announce(ctx, b) })
+}
+
+// eachAnnouncer asks all fabrics at once: one that does not answer keeps no other waiting.
+func (s *state) eachAnnouncer(ask func(member int, port ibside.Announcer) error) error {
+	errs := make([]error, len(s.cfg.Members))
+	var asking sync.WaitGroup
+	for i, m := range s.cfg.Members {
 		if port, ok := m.Port.(ibside.Announcer); ok {
-			errs = append(errs, port.Announce(ctx, b))
+			asking.Go(func() { errs[i] = ask(i, port) })
 		}
 	}
+	asking.Wait()
 	return errors.Join(errs...)
 }
 
 // Bridges implements ibside.Announcer: those on all fabrics, without LIDs, because another fabric's node may have them.
 func (s *state) Bridges(ctx context.Context) (all []ibside.Bridge, err error) {
-	var errs []error
-	for _, m := range s.cfg.Members {
-		if port, ok := m.Port.(ibside.Announcer); ok {
-			some, err := port.Bridges(ctx)
-			errs = append(errs, err)
-			for _, b := range some {
-				b.LID, b.LMC = 0, 0
-				if !slices.ContainsFunc(all, func(o ibside.Bridge) bool { return o.GID == b.GID && slices.Equal(o.MACs, b.MACs) }) {
-					all = append(all, b)
-				}
-			}
+	lists := make([][]ibside.Bridge, len(s.cfg.Members))
+	err = s.eachAnnouncer(func(i int, port ibside.Announcer) (err error) {
+		lists[i], err = port.Bridges(ctx)
+		return err
+	})
+	for _, b := range slices.Concat(lists...) {
+		b.LID, b.LMC = 0, 0
+		if !slices.ContainsFunc(all, func(o ibside.Bridge) bool { return o.GID == b.GID && slices.Equal(o.MACs, b.MACs) }) {
+			all = append(all, b)
 		}
 	}
-	return all, errors.Join(errs...)
+	return all, err
 }
 
 var _ ibside.Announcer = (*Port)(nil)

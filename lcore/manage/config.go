@@ -150,6 +150,8 @@ type Config struct {
 	// comes from these MAC addresses, because other bridges have sent it; nil: there are no workers.
 	Instance   uint64
 	SetBridges func(macs [][6]byte) error
+	// Drained: the loop begins as one that a Change has drained.
+	Drained bool
 	// Fleet says which bridge answers for nodes; nil: there is one.
 	Fleet Fleet
 	// OfFleet tells other bridges of which fleet this one is; nil: of none.

@@ -28,6 +28,23 @@ func TakeOver(ctx context.Context, l *Loop, macs []frame.MAC) {
 	})
 }
 
+// SendEverywhere is SendMessage to the link-local address that a MAC address makes, on each segment.
+func SendEverywhere(l *Loop, to frame.MAC, data []byte) error {
+	s := Station{MAC: to, IP: to.LinkLocal()}
+	if err := s.Check(data); err != nil {
+		return err
+	}
+	data = bytes.Clone(data)
+	if !l.inbox.Try(func() {
+		for _, x := range l.segments {
+			l.messages.Send(l.frames.By(x.cfg.Port), x.local, s, data)
+		}
+	}) {
+		return ErrBusy
+	}
+	return nil
+}
+
 // A Station is another bridge, by its own addresses on the first segment.
 type Station = messages.Station
 

@@ -110,7 +110,7 @@ func (l *Loop) start() error {
 	}
 	for _, s := range l.segments {
 		s.sidr.Start()
-		s.neighbours.PlanAnnouncements(time.Now())
+		s.neighbours.SetDrained(l.drained, time.Now())
 	}
 	l.started = true
 	l.publish()

@@ -46,7 +46,7 @@ type parts struct {
 func New(cfg Config, t *tables.Tables, port ibside.Port, workers []Worker, log *slog.Logger) *Loop {
 	l := &Loop{
 		cfg: &cfg, port: port, tables: t, workers: workers, frames: punt.NewWorkers(workers), inbox: inbox.New(256, ErrEnded),
-		backlog: punt.NewBacklog(len(workers), cfg.PuntRing),
+		backlog: punt.NewBacklog(len(workers), cfg.PuntRing), drained: cfg.Drained,
 	}
 	l.ask = ask.New(l.inbox)
 	l.partitions = partitions.New(cfg.PKey)

@@ -41,8 +41,9 @@ type Status struct {
 	Refused        Refusals
 	Counters       Counters
 
-	Segments []SegmentStatus  // by number; read only
-	Bridges  []bridges.Bridge // others on the subnet; read only
+	Segments      []SegmentStatus  // by number; read only
+	Bridges       []bridges.Bridge // others on the subnet; read only
+	BridgesListed bool             // these are known, or there is no list
 
 	Publication uint64 // counts publications, some ten a second while the loop runs
 }
@@ -146,6 +147,7 @@ func (l *Loop) publish() {
 		Counters:       counters,
 		Segments:       segments,
 		Bridges:        l.bridges.All(),
+		BridgesListed:  l.bridges.Listed(),
 		Publication:    l.published,
 	})
 }

@@ -75,6 +75,7 @@ type List struct {
 	since     map[ib.GID]time.Time
 	listed    map[ib.GID]time.Time // when last
 	failed    bool
+	whole     bool // the list has been read
 }
 
 // New makes a List; nil where the port has no such list.
@@ -111,12 +112,14 @@ func (l *List) Tick(now time.Time) {
 	own := l.announcement()
 	announce := l.announced == nil || !same(own, *l.announced)
 	l.Ask.Go(func() {
-		ctx, cancel := context.WithTimeout(l.Ask.Running(), timeout)
-		defer cancel()
 		var failed error
 		if announce {
+			ctx, cancel := context.WithTimeout(l.Ask.Running(), timeout)
 			failed = l.Port.Announce(ctx, own)
+			cancel()
 		}
+		ctx, cancel := context.WithTimeout(l.Ask.Running(), timeout)
+		defer cancel()
 		all, err := l.Port.Bridges(ctx)
 		l.Ask.Tell(func() {
 			l.asking = false
@@ -169,6 +172,7 @@ func (l *List) take(all []ibside.Bridge, whole bool, now time.Time) {
 	}
 	all = merged(all)
 	if slices.EqualFunc(all, l.known, same) {
+		l.whole = l.whole || whole
 		return
 	}
 	if err := l.set(all); err != nil {
@@ -178,7 +182,7 @@ func (l *List) take(all []ibside.Bridge, whole bool, now time.Time) {
 		return
 	}
 	l.report(all, now)
-	l.known = all
+	l.known, l.whole = all, l.whole || whole
 }
 
 // merged sorts by GID, and makes one of several records of a port.
@@ -252,6 +256,9 @@ func macsOf(all [][6]byte) (out []frame.MAC) {
 	}
 	return out
 }
+
+// Listed reports whether the list has been read whole once, or cannot be read.
+func (l *List) Listed() bool { return l == nil || l.whole || l.failed }
 
 // HasMAC reports whether another bridge sends by a MAC address.
 func (l *List) HasMAC(mac frame.MAC) bool {

@@ -44,6 +44,18 @@ func TestExtend(t *testing.T) {
 	}
 }
 
+// TestTwinOnce: of an entry that has the address and the GID of another one, that is said once.
+func TestTwinOnce(t *testing.T) {
+	const host = "[[host]]\nip = \"10.9.0.77\"\nside = \"ib\"\ngid = \"fe80::77\"\n"
+	c, err := parseGood(t, base).Extend(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Extend(host); err == nil || strings.Count(err.Error(), "is also that of") != 1 {
+		t.Error(err)
+	}
+}
+
 // TestWith checks that changed entries are checked together with the others.
 func TestWith(t *testing.T) {
 	c := parseGood(t, base)

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -64,13 +65,17 @@ func (p *checks) checkMTU(roce *table, c *RoCE) {
 // firstOf maps a value to the entry that has it first.
 type firstOf[K comparable] map[K]*table
 
-// unique reports a value that another entry already has.
-func (s firstOf[K]) unique(t *table, key string, v K) {
-	if other, dup := s[v]; dup {
+// unique reports a value that another entry already has, unless it is said of the same two entries already, and returns that other
+// entry; nil: there is none.
+func (s firstOf[K]) unique(t *table, key string, v K, said *table) *table {
+	other := s[v]
+	switch {
+	case other == nil:
+		s[v] = t
+	case other != said:
 		t.fail(key, "%s %v is also that of %s%s; each needs its own", key, v, other.who, other.inLine(key))
-		return
 	}
-	s[v] = t
+	return other
 }
 
 // checkHosts reports hosts that share an address or that cannot be reached.
@@ -78,6 +83,7 @@ func (p *checks) checkHosts() {
 	ips, gids, nodes := firstOf[placed]{}, firstOf[ib.GID]{}, map[netip.Addr]*table{}
 	for i, h := range p.cfg.Hosts {
 		t := p.tables["host"][i]
+		var twin *table // which has an address of this one
 		for _, a := range h.Addrs() {
 			key := t.keyOf(h, a)
 			if h.Side == SideIB && len(p.cfg.More) > 0 {
@@ -87,13 +93,13 @@ func (p *checks) checkHosts() {
 				}
 				nodes[a] = t
 			}
-			p.checkPlace(t, key, a, p.cfg.segmentsOf(h))
-			for _, s := range p.cfg.segmentsOf(h) {
-				ips.unique(t, key, placed{s.Place(), a})
+			p.checkPlace(t, key, a, p.cfg.SegmentsOf(h))
+			for _, s := range p.cfg.SegmentsOf(h) {
+				twin = cmp.Or(ips.unique(t, key, placed{s.Place(), a}, twin), twin)
 			}
 		}
 		if !h.GID.IsZero() {
-			gids.unique(t, "gid", h.GID)
+			gids.unique(t, "gid", h.GID, twin)
 		}
 		// Such a GID is right on a device whose link layer is Ethernet, but not on the software subnet.
 		if h.GID.IsIPv4Mapped() && p.cfg.IB.Port.Fabric {
@@ -163,7 +169,7 @@ func (p *checks) checkGroups() {
 		}
 		whole[same{g.IP, g.MGID}] = t
 		if !g.MGID.IsZero() {
-			mgids.unique(t, "mgid", g.MGID)
+			mgids.unique(t, "mgid", g.MGID, nil)
 		}
 		if !g.IP.IsValid() || g.Direction&ToIB == 0 {
 			continue
@@ -241,7 +247,7 @@ func (p *checks) checkPolicy(policy *table) {
 		return
 	}
 	for i, h := range p.cfg.Hosts {
-		in := p.cfg.segmentsOf(h)
+		in := p.cfg.SegmentsOf(h)
 		for _, a := range h.Addrs() {
 			if len(in) > 0 && !slices.ContainsFunc(in, func(r RoCE) bool { return p.cfg.Allows(&r, a) }) {
 				key := p.tables["host"][i].keyOf(h, a)

@@ -209,13 +209,13 @@ func (p *checks) checkNames(first *table) {
 	ports, names := firstOf[IBPort]{}, firstOf[string]{}
 	for i, x := range p.cfg.Ports() {
 		if x.Port != (IBPort{}) && x.Port != (IBPort{Fabric: true}) {
-			ports.unique(tables[i], "port", x.Port)
+			ports.unique(tables[i], "port", x.Port, nil)
 		}
 		if names[x.Name] != nil && !tables[i].has("name") {
 			tables[i].fail("name", `name is missing: the port's own, %q, is taken; write name = "b"`, x.Name)
 			continue
 		}
-		names.unique(tables[i], "name", x.Name)
+		names.unique(tables[i], "name", x.Name, nil)
 	}
 }
 

@@ -52,8 +52,8 @@ func (c *Config) GroupSegments(g *Group) (in []int) {
 	return in
 }
 
-// segmentsOf returns the segments that have a RoCE host, or reach a node.
-func (c *Config) segmentsOf(h Host) []RoCE {
+// SegmentsOf returns the segments that have a RoCE host, or reach a node.
+func (c *Config) SegmentsOf(h Host) []RoCE {
 	if h.Side == SideRoCE && len(c.More) == 0 {
 		return c.Segments()
 	}
@@ -160,7 +160,7 @@ func (p *checks) checkSegments(ibSection *table) {
 			}
 			continue
 		}
-		pkeys.unique(t, "pkey", r.PKey)
+		pkeys.unique(t, "pkey", r.PKey, nil)
 	}
 	p.checkGroupSegments()
 	p.checkAlone(ibSection)

@@ -84,3 +84,66 @@ func TestSnoopingBridge(t *testing.T) {
 	members[1].end(syscall.SIGTERM)
 	p.end(syscall.SIGTERM)
 }
+
+// member joins a group for one source by a socket of the kernel, until it is ended.
+const member = `
+import socket, struct, sys
+group, source = sys.argv[1:3]
+six = ":" in group
+s = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM)
+def address(a): # struct sockaddr_storage
+    b = struct.pack("=HHI16sI", socket.AF_INET6, 0, 0, socket.inet_pton(socket.AF_INET6, a), 0) if six else struct.pack("=HH4s", socket.AF_INET, 0, socket.inet_aton(a))
+    return b.ljust(128, b"\0")
+MCAST_JOIN_SOURCE_GROUP = 46
+index = struct.pack("=I4x", socket.if_nametoindex("theirs"))
+s.setsockopt(socket.IPPROTO_IPV6 if six else socket.IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, index + address(group) + address(source))
+print("joined", flush=True)
+sys.stdin.read()
+`
+
+// TestKernelSources has sockets of the kernel be members of source-specific groups of a range, whose querier the bridge is: the group ends
+// with the last of its sources.
+func TestKernelSources(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, group, one, other string }{{"IGMPv3", "232.7.0.5", "10.9.0.8", "10.9.0.9"}, {"MLDv2", "ff3e::7:5", "fd09::8", "fd09::9"}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := newNetwork(t)
+			n.wires()
+			n.ip("address add 10.9.0.1/24 dev theirs")
+			n.ip("address add fd09::1/64 dev theirs nodad")
+			p := n.bridge(`port = "ring"`, `port = "af_packet:ours"`, `["10.9.0.254/24"]`, `["10.9.0.254/24", "fd09::fe/64"]`, `allow = ["10.9.0.0/24"]`, `allow = ["10.9.0.0/24", "fd09::/64"]`,
+				"[[group]]\nip = \"239.1.2.3\"\n", "[[range]]\nip = \"232.7.0.0/16\"\n[[range]]\nip = \"ff3e::/96\"\n")
+			join := func(source string) (leave func()) {
+				m := exec.Command("ip", "netns", "exec", n.name, "python3", "-c", member, c.group, source)
+				stdin, err := m.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.Stderr = os.Stderr
+				if err := m.Start(); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = m.Process.Kill() })
+				return func() { _ = stdin.Close(); _ = m.Wait() }
+			}
+			groups := func() int { return n.gauge("causeway_groups") }
+			reports := func() int { return n.gauge("causeway_group_reports_received_total") }
+			one := join(c.one)
+			p.await("the group", func() bool { return groups() == 1 })
+			other := join(c.other)
+			before := reports()
+			p.await("a report of the second source", func() bool { return reports() > before })
+			one()
+			before = reports()
+			p.await("what the bridge's query is answered", func() bool { return reports() > before+1 })
+			time.Sleep(4 * time.Second) // longer than a last member may take
+			if got := groups(); got != 1 {
+				t.Errorf("one of two sources is gone, and there are %d groups", got)
+			}
+			other()
+			p.await("no group", func() bool { return groups() == 0 })
+			p.end(syscall.SIGTERM)
+		})
+	}
+}

@@ -102,6 +102,29 @@ func TestLearnedNodesFollowSegment(t *testing.T) {
 	})
 }
 
+// TestStrangerKeepsNoNode: an address that a station on Ethernet has only claimed is learned as the node's that has it.
+func TestStrangerKeepsNoNode(t *testing.T) {
+	for _, confirm := range []int{0, 1} {
+		bubble(t, "", func(t *testing.T) {
+			at := nodeAt(20, 0)
+			s := start(t, func(c *manageConfig, _ *ibPort) {
+				c.Resolver, c.MaxNodes, c.NodeIdle, c.Allow = ipoib{at.IP4: at.GID}, 16, time.Hour, everyone
+				c.ProxyQPLimits.Unconfirmed = confirm
+			})
+			s.give(arp(hostLink, 1, at.IP4, bridge4))
+			s.count()
+			if _, _, known := s.tables.Hosts.Find(at.IP4); !known {
+				t.Fatal("the claim is no host")
+			}
+			s.give(arp(hostLink, 1, host4, at.IP4))
+			s.count()
+			if got := s.loop.Status().LearnedNodes; got != confirm {
+				t.Errorf("hosts are asked %d: %d nodes are learned", confirm, got)
+			}
+		})
+	}
+}
+
 // TestLearnedNodesPartition checks that learned nodes are in the bridge's partition where it has one, and in the one
 // that they were last heard in where it has several; also those that were learned before a change.
 func TestLearnedNodesPartition(t *testing.T) {

@@ -107,8 +107,15 @@ type lookedAt struct{ p *parts }
 
 func (x lookedAt) is() *segment { return x.p.segments[0] }
 
-// Find implements learner.Hosts.
-func (x lookedAt) Find(ip netip.Addr) (tables.Host, bool) { return x.is().neighbours.Find(ip) }
+// hostsAt are its hosts.
+type hostsAt struct{ lookedAt }
+
+// Has implements learner.Hosts.
+func (x hostsAt) Has(ip netip.Addr) bool {
+	_, known := x.is().neighbours.Find(ip)
+	confirmed, _ := x.is().neighbours.Standing(ip)
+	return known && confirmed
+}
 
 // OnLink implements learner.Local.
 func (x lookedAt) OnLink(ip netip.Addr) bool { return x.is().local.OnLink(ip) }

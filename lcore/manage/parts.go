@@ -126,7 +126,7 @@ func (l *Loop) newLearner(n *nodes.Nodes, at lookedAt) *learner.Learner {
 	return learner.New(learner.Config{
 		Max: l.cfg.MaxNodes - len(l.cfg.Nodes), Idle: l.cfg.NodeIdle, Every: tickEvery, Allow: l.cfg.Allow, Translate: l.cfg.Translate,
 	}, learner.Deps{
-		Port: port, Resolver: l.cfg.Resolver, Nodes: n, Tables: l.tables.Nodes, Hosts: at, Local: at, Ask: l.ask, Log: l.log,
+		Port: port, Resolver: l.cfg.Resolver, Nodes: n, Tables: l.tables.Nodes, Hosts: hostsAt{at}, Local: at, Ask: l.ask, Log: l.log,
 		Partition: l.unnumbered,
 	})
 }

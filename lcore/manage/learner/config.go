@@ -9,7 +9,7 @@
 //	                     nodes ◀─ path ◀─ subnet administrator ◀──────────────── GID with addresses that may be learned
 //
 // What Ethernet says only makes it ask. A node's addresses come from the kernel's neighbours on IPoIB, its path from
-// the subnet administrator. An address that a RoCE host has stays the host's until it is gone; one that a node has
+// the subnet administrator. An address that a RoCE host has, which has answered for it, stays the host's until it is gone; one that a node has
 // stays the node's while it answers there. A node has one address of each IP version. All methods belong to the loop's
 // goroutine.
 package learner
@@ -24,7 +24,6 @@ import (
 	"causeway/lcore/manage/ask"
 	"causeway/lcore/manage/nodes"
 	"causeway/lcore/manage/ratelog"
-	"causeway/tables"
 )
 
 // Config is what the learner needs to know. SetAllow, SetTranslate and SetMax change what may change.
@@ -49,9 +48,9 @@ type Tables interface {
 	TakeUsed(gid ib.GID) bool
 }
 
-// Hosts are the RoCE hosts.
+// Hosts are the RoCE hosts that have shown that they exist, or need not: anybody can ask by ARP in another's name.
 type Hosts interface {
-	Find(ip netip.Addr) (tables.Host, bool)
+	Has(ip netip.Addr) bool
 }
 
 // Local are the bridge's own addresses, with their subnets.

@@ -39,8 +39,7 @@ func (l *Learner) mayLearn(ip netip.Addr) bool {
 	if ip.IsLinkLocalUnicast() || !l.Local.OnLink(ip) || l.Local.Has(ip) || !contains(l.cfg.Allow, ip) {
 		return false
 	}
-	_, host := l.Hosts.Find(ip)
-	return !host
+	return !l.Hosts.Has(ip)
 }
 
 // nodeOf returns the node with a GID and the addresses that it may have: those that the kernel knows, of old's first;

@@ -144,7 +144,7 @@ func (k *kernel) set(change func()) {
 
 type hosts map[netip.Addr]bool
 
-func (h hosts) Find(ip netip.Addr) (tables.Host, bool) { return tables.Host{IP: ip}, h[ip] }
+func (h hosts) Has(ip netip.Addr) bool { return h[ip] }
 
 type used map[ib.GID]bool
 

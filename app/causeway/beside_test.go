@@ -91,6 +91,10 @@ func (x *twoBridges) arrive(what, group string, least uint64, meanwhile func()) 
 	listener.wait()
 	if s := listener.last().Sum; s.Unique < least || s.Received != s.Unique {
 		x.t.Errorf("%s: %d arrived, and %d twice, want at least %d once\n%v", what, s.Unique, s.Duplicates, least, &sender.stdout)
+		for i := range x.run {
+			_, drops := x.ctl(i, "show", "drops")
+			x.t.Logf("b%d: %s%v", i, drops, &x.run[i].stderr)
+		}
 	}
 }
 

@@ -19,7 +19,9 @@ func TestNotReady(t *testing.T) {
 	p.awaitLine(`"msg":"path_missing"`)
 	at := "http://" + p.line("metrics")["listen"].(string)
 	p.await("health", func() bool { return status(t, at+"/healthz") == http.StatusOK })
-	p.await("that it has looked for other bridges", func() bool { return status(t, at+"/status.json") == http.StatusOK && strings.Contains(p.stderr.String(), "group_joined") })
+	p.await("that it has looked for other bridges", func() bool {
+		return status(t, at+"/status.json") == http.StatusOK && strings.Contains(p.stderr.String(), "group_joined")
+	})
 	r, err := http.Get(at + "/readyz")
 	if err != nil {
 		t.Fatal(err)

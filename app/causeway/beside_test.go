@@ -80,7 +80,8 @@ func (x *twoBridges) reload(i int) {
 	}
 }
 
-// arrive has a node send ten messages to a group in a second, and the host receive at least some of them, and none twice.
+// arrive has a node send ten messages to a group in a second, and the host receive at least some of them, and none twice. A worker that is
+// kept from its CPU for 100 ms discards a frame as too late, so that one may be missing.
 func (x *twoBridges) arrive(what, group string, least uint64, meanwhile func()) {
 	x.t.Helper()
 	listener := x.host.launch(x.t, "listen", "-json", "-on", "packet:wire", "-group", group, "-duration", "3s")
@@ -105,7 +106,7 @@ func TestTwoBridges(t *testing.T) {
 	x := newTwoBridges(t)
 	x.launch(0)
 	x.run[0].awaitLine(`"msg":"ready"`)
-	x.arrive("one comes", "239.1.2.3", 10, func() {
+	x.arrive("one comes", "239.1.2.3", 9, func() {
 		x.launch(1)
 		x.run[1].awaitLine(`"msg":"rival_first"`)
 	})
@@ -133,15 +134,17 @@ func TestTwoBridges(t *testing.T) {
 		t.Fatal(says)
 	}
 	x.run[0].awaitLine(`"msg":"rival_first"`)
-	x.arrive("it is back", "239.1.2.3", 10, func() {})
+	x.arrive("it is back", "239.1.2.3", 9, func() {})
 
 	x.named = [2][]string{{"b1"}, {"b0"}}
 	x.group[1], x.node[1] = "239.1.2.4", 8
 	x.reload(1)
 	x.reload(0)
-	x.run[0].awaitLine(`"msg":"rival_gone"`)
-	x.arrive("beside, the one's", "239.1.2.3", 10, func() {})
-	x.arrive("beside, the other's", "239.1.2.4", 10, func() {})
+	for i := range x.run {
+		x.run[i].await("ready again", func() bool { return strings.HasPrefix(x.at[i].get("/readyz"), "HTTP/1.0 200") })
+	}
+	x.arrive("beside, the one's", "239.1.2.3", 9, func() {})
+	x.arrive("beside, the other's", "239.1.2.4", 9, func() {})
 	x.group[1], x.node[1] = "239.1.2.3", 7
 	x.write(1)
 	if code, says := x.ctl(1, "reload", "check"); code == exitOK || !strings.Contains(says, `bridge "b0", which this one is beside, carries this, too: group 239.1.2.3, node 10.9.0.7`) {

@@ -71,6 +71,9 @@ func (c *Client) answered(from ib.LID, sl ib.SL, mad []byte) {
 	if t == nil || m.AttrID() != t.attr || m.Method() != t.answer || from != t.sm {
 		c.stats.Late++
 		c.mu.Unlock()
+		if t == nil {
+			c.acknowledge(from, sl, mad)
+		}
 		return
 	}
 	c.mu.Unlock()
@@ -88,6 +91,21 @@ func (c *Client) answered(from ib.LID, sl ib.SL, mad []byte) {
 	default:
 		c.end(t, answer{data: append([]byte(nil), data...)})
 	}
+}
+
+// acknowledge acknowledges a segment that nobody waits for any more: of a table that is complete, whose last acknowledgement was lost, or
+// that came too late. Else the administrator repeats it until it gives up, and OpenSM logs an error.
+func (c *Client) acknowledge(from ib.LID, sl ib.SL, mad []byte) {
+	m, _ := ib.AsMAD(mad)
+	h, _ := ib.AsSAHeader(mad[ib.MADHdrLen:])
+	n := h.RMPPData1()
+	if m.Method() != ib.MethodTableResp || h.RMPPVersion() != ib.RMPPVersion || h.RMPPFlags()&ib.RMPPFlagActive == 0 || h.RMPPType() != ib.RMPPTypeData || n == 0 ||
+		!c.isSM(from) {
+		return
+	}
+	t := table{last: n, window: n + rmppWindow}
+	t.reply(mad, rmppVerdict{reply: ib.RMPPTypeAck})
+	_ = c.transport.SendMAD(from, sl, mad) // the administrator repeats the segment
 }
 
 // mandatory reports whether every SA knows an attribute: if it is not known at the SM's LID, there is no SA.

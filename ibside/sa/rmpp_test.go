@@ -175,6 +175,40 @@ func TestTableTooLarge(t *testing.T) {
 	}
 }
 
+// TestLateSegments: a segment of a table that is not waited for any more is acknowledged, so that the administrator ends; another node's,
+// and what is no segment, is not.
+func TestLateSegments(t *testing.T) {
+	c, w := newWireClient(t, Config{})
+	segment := func(change func(*ib.MADFields, *ib.SAFields)) []byte {
+		b := make([]byte, ib.MADLen)
+		m := ib.MADFields{Class: ib.ClassSA, ClassVersion: ib.ClassVersionSA, Method: ib.MethodTableResp, TID: 0x77, AttrID: ib.AttrServiceRecord}
+		h := ib.SAFields{RMPPVersion: ib.RMPPVersion, RMPPType: ib.RMPPTypeData, RMPPFlags: ib.RMPPFlagActive | ib.RMPPFlagLast, RMPPData1: 7}
+		change(&m, &h)
+		ib.PutMAD(b, m)
+		ib.PutSAHeader(b[ib.MADHdrLen:], h)
+		return b
+	}
+	good := segment(func(*ib.MADFields, *ib.SAFields) {})
+	w.in <- inbound{from: 9, mad: bytes.Clone(good)}
+	w.in <- inbound{from: smLID, mad: segment(func(_ *ib.MADFields, h *ib.SAFields) { h.RMPPType = ib.RMPPTypeAck })}
+	w.in <- inbound{from: smLID, mad: segment(func(_ *ib.MADFields, h *ib.SAFields) { h.RMPPData1 = 0 })}
+	w.in <- inbound{from: smLID, mad: segment(func(m *ib.MADFields, _ *ib.SAFields) { m.Method = ib.MethodGetResp })}
+	w.in <- inbound{from: smLID, mad: bytes.Clone(good)}
+	got := w.next(t)
+	h, _ := ib.AsSAHeader(got.mad[ib.MADHdrLen:])
+	if h.RMPPType() != ib.RMPPTypeAck || h.RMPPData1() != 7 || h.RMPPData2() < 7 || tidOf(got.mad) != 0x77 {
+		t.Errorf("type %d, segment %d, window to %d", h.RMPPType(), h.RMPPData1(), h.RMPPData2())
+	}
+	select {
+	case more := <-w.sent:
+		t.Errorf("and % x", more.mad[:60])
+	default:
+	}
+	if s := c.Stats(); s.Late != 5 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestSegments(t *testing.T) {
 	ok := ib.SAFields{RMPPVersion: 1, RMPPType: ib.RMPPTypeData, RMPPFlags: ib.RMPPFlagActive, RMPPData1: 3, AttrOffsetWords: 9}
 	for _, c := range []struct {

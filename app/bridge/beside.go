@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
 	"sync/atomic"
 
 	"causeway/app/bridge/rivals"
@@ -94,8 +93,6 @@ func selfOf(b *Bridge) rivals.Self {
 		s.Wants = s.Fleet.Founded != 0 && cmp.Or(m.leaves(), m.unable(), m.agrees.why()) == ""
 		s.Carries = m.part().Hosts+m.part().Groups > 0 && b.shares.entitled()
 	}
-	slices.SortFunc(s.MACs, func(a, b frame.MAC) int { return slices.Compare(a[:], b[:]) })
-	s.MACs = slices.Compact(s.MACs)
 	return s
 }
 

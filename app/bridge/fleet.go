@@ -38,7 +38,6 @@ type membership struct {
 	unable func() string // why the bridge cannot do its part; "": it can
 	agrees agreement
 	barred func() string // why the bridge carries nothing because of another that is not of the fleet; "": it may
-	yields func() string // who carries nothing because of the bridge; "": nobody
 	pushes pushes
 	*neighbours
 	nodes *ipoib.Responder // answers InfiniBand nodes
@@ -110,7 +109,7 @@ func joinFleet(b *Bridge, shared Shared) error {
 		return err
 	}
 	m.agrees = agreement{store: store, inForce: b.Config, name: m.name, silent: m.silent, founded: &m.gate.founded}
-	m.barred, m.yields = b.Barred, b.Yields
+	m.barred = b.Barred
 	m.pushes = pushes{store: store, name: m.name, file: shared.File, inForce: b.configuration,
 		unready: func(ctx context.Context) string { return whyUnready(ctx, b) }, agrees: &m.agrees, log: b.log}
 	m.pushes.follows.Store(&shared.Configuration)
@@ -255,7 +254,6 @@ func (l *lapse) tell(ctx context.Context, m *membership, entitled bool) {
 type Part struct {
 	Fleet         string            // its name
 	Why           string            // it can do none; "": it can
-	Yields        string            // who carries nothing because of this one, and is not of the fleet; "": nobody
 	Drained       bool              // an operator has left its shares to others
 	Open          lcore.Shares      // those that it forwards
 	Hosts, Groups int               // how many these are
@@ -287,7 +285,7 @@ func (m *membership) Part() (p Part, in bool) {
 
 func (m *membership) part() (p Part) {
 	g := m.gate
-	p = Part{Fleet: m.cfg.Name, Why: m.why(), Yields: m.yields(), Drained: m.leaves() == drained, Lapses: g.lapses.Load(), WithoutEtcd: m.member.Promised()}
+	p = Part{Fleet: m.cfg.Name, Why: m.why(), Drained: m.leaves() == drained, Lapses: g.lapses.Load(), WithoutEtcd: m.member.Promised()}
 	if open := g.opened.Load(); open != nil {
 		p.Open = *open
 		p.Hosts, p.Groups = countOf(open)

@@ -10,6 +10,7 @@ import (
 
 	"causeway/app/bridge"
 	words "causeway/app/command"
+	"causeway/app/condition"
 	"causeway/app/console"
 	"causeway/app/logs"
 	"causeway/app/web"
@@ -34,11 +35,10 @@ func listenMetrics(at config.Listen) (net.Listener, error) {
 // isDrained reports whether an operator has drained a bridge, alone or in its fleet.
 func isDrained(b interface {
 	Status() manage.Status
-	Barred() string
 	Part() (bridge.Part, bool)
 }) bool {
 	p, _ := b.Part()
-	return p.Drained || b.Status().Drained && b.Barred() == ""
+	return p.Drained || condition.Drained(b)
 }
 
 // serveMetrics serves metrics, health and status until end is called, which is after the bridge has stopped. The bridge

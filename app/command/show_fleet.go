@@ -62,8 +62,8 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 	if s.Why != "" {
 		part.Note = notes(part.Note, "It does no part of the work: "+s.Why+".")
 	}
-	if s.Yields != "" {
-		part.Note = notes(part.Note, "Beware: "+s.Yields+".")
+	if x, ok := c.Env.Bridge.(interface{ Yields() string }); ok && x.Yields() != "" {
+		part.Note = notes(part.Note, "Beware: "+x.Yields()+".")
 	}
 	switch {
 	case s.Unnamed:

@@ -85,7 +85,7 @@ type beside interface {
 }
 
 // Barred says why a bridge carries nothing because of another one; "": it may.
-func Barred(b Source) string {
+func Barred(b any) string {
 	if x, ok := b.(beside); ok {
 		return x.Barred()
 	}
@@ -93,7 +93,9 @@ func Barred(b Source) string {
 }
 
 // Drained reports whether an operator has drained a bridge that is in no fleet.
-func Drained(b Source) bool { return b.Status().Drained && Barred(b) == "" }
+func Drained(b interface{ Status() manage.Status }) bool {
+	return b.Status().Drained && Barred(b) == ""
+}
 
 // fleetMember is a source that may be one of a fleet.
 type fleetMember interface {

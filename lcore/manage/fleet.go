@@ -10,6 +10,7 @@ import (
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/local"
 	"causeway/lcore/manage/messages"
+	"causeway/tables"
 )
 
 // Fleet says which bridge of several a station reaches nodes by. Its method is called in the loop.
@@ -30,14 +31,18 @@ func TakeOver(ctx context.Context, l *Loop, macs []frame.MAC) {
 
 // SendEverywhere is SendMessage to the link-local address that a MAC address makes, on each segment.
 func SendEverywhere(l *Loop, to frame.MAC, data []byte) error {
-	s := Station{MAC: to, IP: to.LinkLocal()}
-	if err := s.Check(data); err != nil {
+	return send(l, Station{MAC: to, IP: to.LinkLocal()}, data, tables.MaxSegments)
+}
+
+// send sends on so many segments, at most.
+func send(l *Loop, to Station, data []byte, segments int) error {
+	if err := to.Check(data); err != nil {
 		return err
 	}
 	data = bytes.Clone(data)
 	if !l.inbox.Try(func() {
-		for _, x := range l.segments {
-			l.messages.Send(l.frames.By(x.cfg.Port), x.local, s, data)
+		for _, s := range l.segments[:min(segments, len(l.segments))] {
+			l.messages.Send(l.frames.By(s.cfg.Port), s.local, to, data)
 		}
 	}) {
 		return ErrBusy
@@ -54,18 +59,4 @@ var ErrBusy = errors.New("manage: the loop is busy, and the message is dropped")
 // SendMessage sends at most ib.BridgeDataLen bytes to another bridge on the first segment, whose Config.Heard gets them. It
 // never waits, and does not know whether the message arrives. data is the caller's again when it returns. Any goroutine
 // may call it.
-func SendMessage(l *Loop, to Station, data []byte) error {
-	if err := to.Check(data); err != nil {
-		return err
-	}
-	data = bytes.Clone(data)
-	if !l.inbox.Try(func() {
-		if len(l.segments) > 0 {
-			s := l.segments[0]
-			l.messages.Send(l.frames.By(s.cfg.Port), s.local, to, data)
-		}
-	}) {
-		return ErrBusy
-	}
-	return nil
-}
+func SendMessage(l *Loop, to Station, data []byte) error { return send(l, to, data, 1) }

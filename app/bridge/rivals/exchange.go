@@ -18,8 +18,7 @@ type other struct {
 	asked    time.Time
 	answered time.Time   // zero: never
 	last     message     // its answer
-	nonces   []uint64    // of what it was asked lately; 0: answered
-	said     []uint64    // the same, answered or not
+	nonces   []nonce     // of what it was asked lately
 	echo     uint64      // the nonce of its own last ask
 	at       []frame.MAC // where it is, as it said last
 	asks     int         // that have come in this turn and are perhaps not its own
@@ -32,18 +31,34 @@ type other struct {
 	overlap  set  // with the bridge's own
 }
 
+// A nonce is taken for one answer: an overheard one is worth nothing.
+type nonce struct {
+	number   uint64
+	answered bool
+}
+
 const (
-	recent   = 8 // nonces, for more than a second
-	mostAsks = 8 // that are answered in a turn without a proof that they are the other's own
+	recent = 8 // nonces, for more than a second
+	// mostClaims bounds what is kept of another bridge's: one that says that it has more is asked for none, and so has something in common.
+	mostClaims = 1 << 16
+	mostAsks   = 8 // that are answered in a turn without a proof that they are the other's own
 )
 
-// noted reports whether a nonce is one of some, and takes it out.
-func (o *other) noted(nonce uint64) bool {
-	i := slices.Index(o.nonces, nonce)
-	if nonce == 0 || i < 0 {
+// sent returns a nonce that the other bridge was sent lately; nil: it was not.
+func (o *other) sent(number uint64) *nonce {
+	if i := slices.IndexFunc(o.nonces, func(n nonce) bool { return n.number == number }); i >= 0 {
+		return &o.nonces[i]
+	}
+	return nil
+}
+
+// answers reports whether a message is the first answer to what the other bridge was sent.
+func (o *other) answers(m *message) bool {
+	n := o.sent(m.nonce)
+	if n == nil || n.answered {
 		return false
 	}
-	o.nonces[i] = 0 // an answer that was overheard is worth nothing
+	n.answered = true
 	return true
 }
 
@@ -52,10 +67,8 @@ func (r *Rivals) say(o *other, m *message) {
 	for m.nonce == 0 {
 		m.nonce = rand.Uint64()
 	}
-	for _, list := range []*[]uint64{&o.nonces, &o.said} {
-		if *list = append(*list, m.nonce); len(*list) > recent {
-			*list = (*list)[1:]
-		}
+	if o.nonces = append(o.nonces, nonce{number: m.nonce}); len(o.nonces) > recent {
+		o.nonces = o.nonces[1:]
 	}
 	m.echo = o.echo
 	data := m.seal()
@@ -97,7 +110,7 @@ func (r *Rivals) refresh() {
 // wish asks for the claims that are not known yet, of one that the bridge may be beside.
 func (r *Rivals) wish(o *other, now time.Time) {
 	switch {
-	case !r.allowed(o) || !o.there(now) || o.complete && o.digest == o.last.digest:
+	case !r.allowed(o) || !o.there(now) || o.complete && o.digest == o.last.digest || o.last.number > mostClaims:
 		return
 	case o.of != o.last.digest:
 		o.of, o.partial = o.last.digest, nil
@@ -121,7 +134,7 @@ func (r *Rivals) take(m *message, now time.Time) {
 	}
 	switch m.what {
 	case ask, wish:
-		own := m.echo != 0 && slices.Contains(o.said, m.echo) // nobody else has got that
+		own := o.sent(m.echo) != nil // another bridge has not got that
 		if o.asks++; !own && o.asks > mostAsks {
 			return
 		}
@@ -134,12 +147,12 @@ func (r *Rivals) take(m *message, now time.Time) {
 			r.tell(o, m)
 		}
 	case answer:
-		if o.noted(m.nonce) {
+		if o.answers(m) {
 			o.answered, o.last = now, *m
 			r.wish(o, now)
 		}
 	case told:
-		if o.noted(m.nonce) && m.digest == o.of && int(m.number) == len(o.partial) {
+		if o.answers(m) && m.digest == o.of && int(m.number) == len(o.partial) {
 			o.partial = append(o.partial, m.claims...)
 			r.wish(o, now)
 		}

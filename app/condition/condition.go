@@ -78,15 +78,9 @@ func Faults(b Source) (lines []string) {
 	return lines
 }
 
-// beside is a source that may be one of several between the same fabrics.
-type beside interface {
-	Barred() string // why it carries nothing because of another one; "": it may
-	Yields() string // who carries nothing because of it; "": nobody
-}
-
 // Barred says why a bridge carries nothing because of another one; "": it may.
 func Barred(b any) string {
-	if x, ok := b.(beside); ok {
+	if x, ok := b.(interface{ Barred() string }); ok {
 		return x.Barred()
 	}
 	return ""
@@ -161,7 +155,7 @@ func Remarks(b Source) (lines []string) {
 		lines = append(lines, fmt.Sprintf("InfiniBand nodes that are not on their subnet any more: %d; what goes to them is lost, and \"show nodes\" names them", n))
 	}
 	lines = append(lines, fabrics(b)...)
-	if x, ok := b.(beside); ok && x.Yields() != "" {
+	if x, ok := b.(interface{ Yields() string }); ok && x.Yields() != "" {
 		lines = append(lines, x.Yields())
 	}
 	m := b.Memory()

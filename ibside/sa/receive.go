@@ -72,7 +72,7 @@ func (c *Client) answered(from ib.LID, sl ib.SL, mad []byte) {
 		c.stats.Late++
 		c.mu.Unlock()
 		if t == nil {
-			c.acknowledge(from, sl, mad)
+			acknowledge(c, from, sl, mad)
 		}
 		return
 	}
@@ -95,7 +95,7 @@ func (c *Client) answered(from ib.LID, sl ib.SL, mad []byte) {
 
 // acknowledge acknowledges a segment that nobody waits for any more: of a table that is complete, whose last acknowledgement was lost, or
 // that came too late. Else the administrator repeats it until it gives up, and OpenSM logs an error.
-func (c *Client) acknowledge(from ib.LID, sl ib.SL, mad []byte) {
+func acknowledge(c *Client, from ib.LID, sl ib.SL, mad []byte) {
 	m, _ := ib.AsMAD(mad)
 	h, _ := ib.AsSAHeader(mad[ib.MADHdrLen:])
 	n := h.RMPPData1()

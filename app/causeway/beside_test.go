@@ -154,4 +154,7 @@ func TestTwoBridges(t *testing.T) {
 	if _, says := x.ctl(0, "show", "bridges"); !strings.Contains(says, "b1") || !strings.Contains(says, "beside") {
 		t.Error(says)
 	}
+	for _, i := range []int{1, 0} { // the first has the subnet
+		x.run[i].endConserved()
+	}
 }

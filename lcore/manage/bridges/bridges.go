@@ -10,6 +10,7 @@
 package bridges
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -185,11 +186,14 @@ func (l *List) take(all []ibside.Bridge, whole bool, now time.Time) {
 	l.known, l.whole = all, l.whole || whole
 }
 
-// merged sorts by GID, and makes one of several records of a port.
+// merged sorts by GID, and makes one of several records of a process at a port. A record of another process stays: whoever writes one in a
+// bridge's name does not hide the bridge.
 func merged(all []ibside.Bridge) (out []ibside.Bridge) {
-	slices.SortStableFunc(all, func(a, b ibside.Bridge) int { return slices.Compare(a.GID[:], b.GID[:]) })
+	slices.SortStableFunc(all, func(a, b ibside.Bridge) int {
+		return cmp.Or(slices.Compare(a.GID[:], b.GID[:]), cmp.Compare(a.Instance, b.Instance))
+	})
 	for _, b := range all {
-		if n := len(out); n == 0 || out[n-1].GID != b.GID {
+		if n := len(out); n == 0 || out[n-1].GID != b.GID || out[n-1].Instance != b.Instance {
 			b.MACs = slices.Clone(b.MACs)
 			out = append(out, b)
 			continue
@@ -213,8 +217,10 @@ func (l *List) set(all []ibside.Bridge) error {
 	own := l.MACs()
 	var macs [][6]byte
 	var ports []tables.Bridge
-	for _, b := range all {
-		ports = append(ports, tables.Bridge{GID: b.GID, LID: b.LID, LMC: b.LMC})
+	for i, b := range all {
+		if i == 0 || all[i-1].GID != b.GID {
+			ports = append(ports, tables.Bridge{GID: b.GID, LID: b.LID, LMC: b.LMC})
+		}
 		for _, m := range b.MACs {
 			if mac := frame.MAC(m); mac != (frame.MAC{}) && mac[0]&1 == 0 && !slices.Contains(own, mac) && !slices.Contains(macs, m) {
 				macs = append(macs, m)

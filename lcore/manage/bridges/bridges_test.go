@@ -129,6 +129,20 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// TestHidden: a record that somebody writes with a bridge's GID does not hide the bridge.
+func TestHidden(t *testing.T) {
+	r := newRig(t)
+	a := ibside.Bridge{Instance: 5, GID: gidA, MACs: [][6]byte{macA}}
+	for _, forged := range []uint64{1, 99} {
+		r.subnet.set(nil, ibside.Bridge{Instance: forged, GID: gidA}, a)
+		r.turn()
+		is := slices.ContainsFunc(r.All(), func(b Bridge) bool { return b.Instance == 5 && slices.Equal(b.GIDs, []ib.GID{gidA}) })
+		if !is || len(r.dropped.bridges) != 1 || !slices.Equal(r.dropped.macs, [][6]byte{macA}) {
+			t.Errorf("beside %d: %+v, %+v", forged, r.All(), r.dropped)
+		}
+	}
+}
+
 // TestFleets: what a bridge says of its fleet is known, and what it says later, too.
 func TestFleets(t *testing.T) {
 	r := newRig(t)

@@ -91,11 +91,9 @@ func TestDrained(t *testing.T) {
 func TestOtherEthernet(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		w.come(t, parsed(t, "one", nil, []int{1}, nil), "", 0)
-		two := w.come(t, parsed(t, "two", nil, []int{1}, nil), "", 0)
-		two.change(func() { two.ethernet = false })
+		w.come(t, parsed(t, "two", nil, []int{1}, nil), "", 0, func(s *station) { s.ethernet = false })
 		w.after(t, 5*time.Second, 2, "two Ethernets", 1, 2)
-		three := w.come(t, parsed(t, "three", nil, []int{1}, nil), "", 0)
-		three.change(func() { three.dead = true })
+		w.come(t, parsed(t, "three", nil, []int{1}, nil), "", 0, func(s *station) { s.dead = true })
 		w.after(t, 3*time.Second, 3, "a record without a bridge", 1, 2)
 	})
 }
@@ -131,9 +129,8 @@ func TestMemberWithoutRecord(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		var all []*station
 		for i := range 3 {
-			s := w.come(t, parsed(t, fmt.Sprint("e", i), nil, []int{1}, nil), "prod", 100)
-			s.change(func() { s.record, s.fleet, s.away = ibside.Fleet{}, ibside.Fleet{}, true })
-			all = append(all, s)
+			knowsNothing := func(s *station) { s.record, s.fleet, s.away = ibside.Fleet{}, ibside.Fleet{}, true }
+			all = append(all, w.come(t, parsed(t, fmt.Sprint("e", i), nil, []int{1}, nil), "prod", 100, knowsNothing))
 		}
 		w.after(t, time.Second, 0, "none knows its fleet")
 		for i, s := range all {
@@ -182,9 +179,7 @@ func TestBeside(t *testing.T) {
 func TestForgedAnswers(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		one := w.come(t, parsed(t, "one", nil, []int{1}, nil), "", 0)
-		forger := w.come(t, parsed(t, "forger", nil, []int{1}, nil), "", 0)
-		forger.end()
-		forger.change(func() { forger.dead = true })
+		w.come(t, parsed(t, "forger", nil, []int{1}, nil), "", 0, func(s *station) { s.dead = true }).end()
 		m := message{what: answer, flags: carries | wants, from: 2, to: 1, name: "forger", came: 1}
 		for range 3000 {
 			m.nonce++

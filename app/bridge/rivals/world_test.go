@@ -72,8 +72,8 @@ func parsed(t *testing.T, name string, beside []string, groups, nodes []int) *co
 	return cfg
 }
 
-// come starts a bridge. It is listed from now on.
-func (w *world) come(t *testing.T, cfg *config.Config, fleet string, founded uint64) *station {
+// come starts a bridge, as with makes it. It is listed from now on.
+func (w *world) come(t *testing.T, cfg *config.Config, fleet string, founded uint64, with ...func(*station)) *station {
 	w.mu.Lock()
 	n := len(w.all) + 1
 	s := &station{w: w, number: n, cfg: cfg, ethernet: true, at: time.Now()}
@@ -81,6 +81,9 @@ func (w *world) come(t *testing.T, cfg *config.Config, fleet string, founded uin
 		s.fleet = ibside.Fleet{Name: uint64(len(fleet)), Founded: founded}
 	}
 	s.record = s.fleet
+	for _, f := range with {
+		f(s)
+	}
 	w.all = append(w.all, s)
 	w.mu.Unlock()
 	s.r = New(Config{

@@ -61,14 +61,14 @@ RACED := ./ibside/fabric/... ./ibside/sa ./lcore/manage $(addprefix ./lcore/mana
 SANITIZED := ./dpdk ./ibside/fabricport ./ibside/multipath ./ibside/verbs ./lcore/pgm
 
 # Debian 12's packages: to build; to check and fuzz C; tshark and scripting for tests; a subnet manager, a simulated
-# subnet, etcd, and BIRD for its BFD; for virtual machines, the units and the manual pages; shells for completion tests. On
-# a machine with InfiniBand disable opensm and ibacm, because their packages start a subnet manager and ibacm; etcd and
-# bird start, too.
+# subnet, etcd, BIRD for its BFD, and FRR for its multicast routing; for virtual machines, the units and the manual pages;
+# shells for completion tests. On a machine with InfiniBand disable opensm and ibacm, because their packages start a subnet
+# manager and ibacm; etcd, bird and frr start, too.
 PACKAGES := \
 	build-essential pkg-config libdpdk-dev dpdk dpdk-dev libibverbs-dev librdmacm-dev ca-certificates \
 	clang clang-format libclang-rt-14-dev \
 	tshark tcpdump jq python3 lua5.4 \
-	opensm ibsim-utils ibacm etcd-server bird2 \
+	opensm ibsim-utils ibacm etcd-server bird2 frr \
 	bc bison flex qemu-system-x86 iproute2 procps xz-utils busybox-static systemd groff-base e2fsprogs mount \
 	fish zsh
 

@@ -74,7 +74,13 @@ func (n *network) launch(edits ...string) *program {
 	n.t.Helper()
 	const address = "127.0.0.1:9432" // nothing else is in the namespace
 	file := bridgeIn(n.t, append(edits, "LISTEN", address)...)
-	return start(n.t, exec.Command("ip", "netns", "exec", n.name, os.Args[0], "run", "-c", file))
+	return n.start("run", "-c", file)
+}
+
+// start starts the program in the namespace.
+func (n *network) start(args ...string) *program {
+	n.t.Helper()
+	return start(n.t, exec.Command("ip", append([]string{"netns", "exec", n.name, os.Args[0]}, args...)...))
 }
 
 // bridge starts a bridge in the namespace and waits until it is ready.
@@ -339,7 +345,7 @@ func TestSecondBridge(t *testing.T) {
 	first := n.bridge(`port = "ring"`, `port = "af_packet:ours"`)
 	run := func(edits ...string) *program {
 		file := bridgeIn(t, append(edits, `port = "ring"`, `port = "af_packet:ours"`, "LISTEN", "127.0.0.1:9433")...)
-		return start(t, exec.Command("ip", "netns", "exec", n.name, os.Args[0], "run", "-c", file))
+		return n.start("run", "-c", file)
 	}
 	second := run()
 	want := fmt.Sprintf("bridge: [roce] port af_packet:ours: another causeway (process %d) has it; stop that one, or name another port\n", first.cmd.Process.Pid)

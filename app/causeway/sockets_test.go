@@ -80,7 +80,7 @@ func TestSnoopingBridge(t *testing.T) {
 		n.ip(fmt.Sprintf("link set p%d master br0 up", i))
 		h.ip(fmt.Sprintf("address add 10.9.0.1%d/24 dev eth0", i))
 		h.ip("link set eth0 up")
-		members[i] = start(t, exec.Command("ip", "netns", "exec", h.name, os.Args[0], "listen", "-on", "packet:eth0", "-group", "239.2.0.5"))
+		members[i] = h.start("listen", "-on", "packet:eth0", "-group", "239.2.0.5")
 	}
 	reports := func() int { return n.gauge("causeway_group_reports_received_total") }
 	p.await("that both have reported the group, twice", func() bool { return reports() >= 4 && n.gauge("causeway_groups") == 1 })
@@ -92,7 +92,7 @@ func TestSnoopingBridge(t *testing.T) {
 		t.Errorf("one of two has left, and there are %d groups", got)
 	}
 	members[1].end(syscall.SIGTERM)
-	p.end(syscall.SIGTERM)
+	p.endConserved()
 }
 
 // member joins a group for one source by a socket of the kernel, until it is ended.

@@ -214,7 +214,9 @@ func (f *fabricsRig) traffic() {
 	for _, x := range f.flows {
 		x.ordered = math.MaxUint32
 		x.begin(f.t)
-		x.ordered = x.mark
+		if x.name != back { // an answer comes by the fabric that its question came by, and two fabrics have no common order
+			x.ordered = x.mark
+		}
 	}
 }
 

@@ -140,9 +140,19 @@ void send_handoffs(struct worker *w, struct handoff *h)
 	}
 }
 
-/* Drops a packet to an address that is no node's, and asks management for it. */
+/* Why the sender of packet i may not cross. */
+static enum drop refuse_sender(const struct worker *w, const struct burst *b, unsigned i)
+{
+	return b->lookup.from_entry[i] ? PASS : check_new_source(w, b->lookup.from[i]);
+}
+
+/* Drops a packet to an address that is no node's, and asks management for it, if its sender may cross. */
 static void drop_and_ask(struct worker *w, enum drop d, const struct burst *b, unsigned i, struct rte_mbuf *m)
 {
+	if (refuse_sender(w, b, i)) {
+		drop_packet(w, ROCE_TO_IB, d, m);
+		return;
+	}
 	count_drop(w, ROCE_TO_IB, d, m);
 	free_or_ask(w, PUNT_NODE, &b->lookup.to[i], stranger(&b->lookup.from[i]), m);
 }
@@ -164,7 +174,7 @@ static void prepare(struct worker *w, const struct burst *b, unsigned i, enum dr
 {
 	const struct table_key *from = &b->lookup.from[i];
 	struct rte_mbuf *m = b->send[i].mbuf;
-	if (!d && (b->lookup.from_entry[i] || check_new_source(w, *from) != PASS))
+	if (!d && b->lookup.from_entry[i])
 		return;
 	struct rte_mbuf *copy = rte_pktmbuf_copy(m, m->pool, 0, UINT32_MAX);
 	if (!copy)
@@ -191,12 +201,13 @@ void exception_path(struct worker *w, struct burst *b, unsigned i, enum drop d, 
 	if ((!d || is_unknown(w, d)) && is_from_bridge(w->datapath, m))
 		d = DROP_loop_bridge;
 	if (!held && (!d || is_unknown(w, d))) {
-		if (keeps_sender(w, m)) {
+		enum drop why = keeps_sender(w, m) ? refuse_sender(w, b, i) : DROP_not_mine;
+		if (!why) {
 			prepare(w, b, i, d);
 			keep_frame(w, b, i);
 			return;
 		}
-		d = DROP_not_mine;
+		d = d && why != DROP_not_mine ? d : why;
 	}
 	if (!d && proxy_qp)
 		d = from == FROM_QUEUE ? DROP_src_refused : punt_moved(w, b, i, proxy_qp);

@@ -37,15 +37,22 @@ static bool fits(const struct segment *s, const struct mgid_entry *m, const stru
 	return msg->payload_len <= m->mtu && ((m->version & PLAIN_UDP) || msg->payload_len <= s->roce_mtu);
 }
 
-bool crosses_to_segments(const struct datapath *dp, const struct mgid_entry *m, const struct source_entry *source,
-			 const struct message *msg)
+enum drop refuse_to_segments(const struct datapath *dp, const struct mgid_entry *m, const struct source_entry *source,
+			     const struct message *msg)
 {
-	for (uint32_t left = m->id >> GROUP_ID_BITS; left && m->flags & GROUP_TO_ROCE; left &= left - 1) {
+	enum drop first = PASS;
+	if (!(m->flags & GROUP_TO_ROCE))
+		return DROP_mc_direction;
+	for (uint32_t left = m->id >> GROUP_ID_BITS; left; left &= left - 1) {
 		const struct segment *s = &dp->segment[__builtin_ctz(left)];
-		if (fits(s, m, msg) && !refuse_source(dp, source, s, partition_in(m, true), !is_ipv4(m->peer.ip)))
-			return true;
+		enum drop why = fits(s, m, msg)
+					? refuse_source(dp, source, s, partition_in(m, true), !is_ipv4(m->peer.ip))
+					: DROP_mtu_exceeded;
+		if (!why)
+			return PASS;
+		first = first ? first : why;
 	}
-	return false;
+	return first;
 }
 
 /* The route in one segment. */

@@ -18,9 +18,10 @@ size_t copies_size(void);
 unsigned route_to_segments(struct worker *w, struct egress *e, unsigned i, const struct mgid_entry *m,
 			   const struct source_entry *source, struct route *r);
 
-/* Whether one of a group's segments would take a message of a node, NULL if no table has it, as that does. */
-bool crosses_to_segments(const struct datapath *dp, const struct mgid_entry *m, const struct source_entry *source,
-			 const struct message *msg);
+/* Why none of a group's segments would take a message of a node, NULL if no table has it: what that returns. PASS: one
+ * would. */
+enum drop refuse_to_segments(const struct datapath *dp, const struct mgid_entry *m, const struct source_entry *source,
+			     const struct message *msg);
 
 /* Transmits the copies. */
 void send_copies(struct worker *w);

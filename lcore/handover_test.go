@@ -12,6 +12,7 @@ import (
 
 	"causeway/fleet/shares"
 	"causeway/ibside/fabricport"
+	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame/roce"
 )
@@ -235,6 +236,24 @@ func TestKeptIsBounded(t *testing.T) {
 	s.part(lcore.Part{})
 	s.work()
 	want(t, "dropped as nothing is held any more", dropped()-lost, 10)
+}
+
+// TestStrangersAreNotKept: who may not cross does not take the place of what was kept, and is dropped at once, by its reason.
+func TestStrangersAreNotKept(t *testing.T) {
+	s := keepsAll(t, nil)
+	s.fromRoCE(v4())
+	s.fromIB(received(toGroup(mgidOf(group4))))
+	const most = 5000
+	for n := range uint64(most) {
+		stranger := ib.GIDFromGUID(0xfe80<<48, ib.GUID(0x1000+n))
+		s.fromRoCE(v4(from(strangerIP.String()), func(p *roce.Packet) { p.PSN = uint32(n) }))
+		s.fromIB(received(toGroup(mgidOf(group4)), fromNode(stranger, 99)))
+	}
+	want(t, "strangers on RoCE", int(s.counters(lcore.RoCEToIB).Drops[dropNamed(t, "acl")]), most)
+	want(t, "strangers on InfiniBand", int(s.counters(lcore.IBToRoCE).Drops[dropNamed(t, "node_unknown")]), most)
+	s.opensAll()
+	want(t, "sent", len(s.toIB(0)), 1)
+	want(t, "sent to RoCE", len(s.toRoCE(0)), 1)
 }
 
 // TestKeptAtTheEnd counts what is kept when the bridge ends.

@@ -54,25 +54,24 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 	return PASS;
 }
 
-/* Whether a message to a group would cross, if its copies and its share were not looked at. */
-static bool would_cross(const struct datapath *dp, const struct mgid_entry *m, const struct source_entry *source,
-			struct message *msg)
+/* Why message i, to a group, would not cross, if its copies and its share were not looked at. */
+static enum drop refuse_to_group(const struct datapath *dp, struct egress *e, unsigned i)
 {
 	struct route r;
+	struct message *msg = &e->message[i];
+	const struct mgid_entry *m = e->lookup.to_entry[i];
+	const struct source_entry *source = e->lookup.from_entry[i];
 	if (m && m->version & SHARED)
-		return crosses_to_segments(dp, m, source, msg);
-	return !route_to_group(dp, m, msg, &r) &&
-	       !refuse_source(dp, source, r.segment, PARTITION_HEARD, !is_ipv4(m->peer.ip));
+		return refuse_to_segments(dp, m, source, msg);
+	enum drop d = route_to_group(dp, m, msg, &r);
+	return d ? d : refuse_source(dp, source, r.segment, PARTITION_HEARD, !is_ipv4(m->peer.ip));
 }
 
 /* Has a port of several decide on message i, to a group, if it would cross: a member of a fleet on all, so that it
  * knows which are copies when it takes a share over. */
 static __rte_noinline enum drop ask_first(struct worker *w, struct egress *e, unsigned i)
 {
-	struct message *msg = &e->message[i];
-	if (!would_cross(w->datapath, e->lookup.to_entry[i], e->lookup.from_entry[i], msg))
-		return PASS;
-	return ask_port(w, e, msg);
+	return refuse_to_group(w->datapath, e, i) ? PASS : ask_port(w, e, &e->message[i]);
 }
 
 /* Finds the route of message i. Returns a drop reason, or PLAIN for a group of plain UDP. The bridge's own messages to
@@ -121,12 +120,16 @@ static bool keeps_message(const struct worker *w, const struct egress *e, unsign
 }
 
 /* Drops message i, and asks management for its source if that is why. */
-static void drop_routed(struct worker *w, const struct egress *e, unsigned i, enum drop d)
+static void drop_routed(struct worker *w, struct egress *e, unsigned i, enum drop d)
 {
 	const struct ib_recv *r = e->message[i].recv;
 	if (d == DROP_not_mine && keeps_message(w, e, i)) {
-		keep_message(w, e, i);
-		return;
+		enum drop why = refuse_to_group(w->datapath, e, i);
+		if (!why) {
+			keep_message(w, e, i);
+			return;
+		}
+		d = why;
 	}
 	count_message_drop(w, d, r);
 	if (is_unknown(w, d))

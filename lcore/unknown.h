@@ -10,7 +10,7 @@
 #include "punt.h"
 
 /* Frees a packet that has been dropped, or gives it to management: once for each key in 0.1 s, and ASKED_MOST
- * keys at most, of one host no more than are left for others. */
+ * keys of a direction at most, of one host no more than are left for others. */
 void free_or_ask(struct worker *w, enum punt kind, const struct table_key *k, struct punter from, struct rte_mbuf *m);
 
 /* Whether a drop may be due to a node that is not known yet, or not wholly. */

@@ -91,6 +91,26 @@ func TestUnknownFlood(t *testing.T) {
 	}
 }
 
+// TestAskedByDirection: a flood from unknown nodes leaves the other direction its questions; and who may not cross asks none.
+func TestAskedByDirection(t *testing.T) {
+	w := smallFixture()
+	w.config.LearnNodes = true
+	s := newRig(t, w)
+	for n := range uint64(100) {
+		s.fromIB(received(fromNode(ib.GIDFromGUID(0xfe80<<48, ib.GUID(0x1000+n)), nodeLID)))
+	}
+	if len(asked(t, s)) == 0 {
+		t.Error("no unknown node was asked for")
+	}
+	for _, c := range []struct {
+		from string
+		want int
+	}{{strangerIP.String(), 0}, {newcomerIP.String(), 1}} {
+		s.fromRoCE(v4(from(c.from), dest("10.10.0.99")))
+		want(t, "asked for a node by "+c.from, len(asked(t, s)), c.want)
+	}
+}
+
 // TestUsedNodes checks that what crosses from a node, or to it, marks it as used.
 func TestUsedNodes(t *testing.T) {
 	s := newRig(t, smallFixture())

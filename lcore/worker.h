@@ -213,12 +213,12 @@ struct worker {
 	struct mirrors *mirrors;      /* atomic; NULL: none. Replaced by mirror_exchange() (mirror/ring.h) */
 	uint64_t packets_numbered;    /* packets that have got a number */
 	uint32_t psn[PSN_STREAMS];
-	struct {
+	struct asked {
 		uint64_t since; /* TSC, when the slice of time began */
 		unsigned n;
 		uint64_t what[ASKED_MOST]; /* keys, folded */
 		uint8_t of[PUNT_HOSTS];    /* by the host that sent to them */
-	} asked;                           /* see unknown.c */
+	} asked[DIRECTIONS];               /* see unknown.c */
 	struct group_counters *groups;     /* by group id */
 	struct copies *copies;             /* of messages to groups of several segments; see group_copies.c */
 	unsigned copied;                   /* copies that are not sent yet */

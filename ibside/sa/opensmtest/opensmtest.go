@@ -241,7 +241,10 @@ func (s *Subnet) StartManager(host string, args ...string) *Manager {
 	log := filepath.Join(dir, "log")
 	cmd := exec.Command("opensm", append([]string{"-e", "-f", log, "-d", "2", "-s", "1"}, args...)...)
 	cmd.Env = append(os.Environ(), "IBSIM_SOCKNAME="+s.Name, "SIM_HOST="+host, "LD_PRELOAD="+s.Library,
-		"OSM_TMP_DIR="+dir, "OSM_CACHE_DIR="+dir)
+		"OSM_TMP_DIR="+dir, "OSM_CACHE_DIR="+dir,
+		// libumad2sim leaves a received MAD's pkey_index as malloc's memory has it. opensm compares it, so that it took a
+		// subscription for another port's, once in some hundred: all that malloc returns is zeros.
+		"GLIBC_TUNABLES=glibc.malloc.perturb=255:glibc.malloc.tcache_count=0")
 	return &Manager{s.start(cmd, "opensm-"+host), log}
 }
 

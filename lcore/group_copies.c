@@ -52,7 +52,7 @@ enum drop refuse_to_segments(const struct datapath *dp, const struct mgid_entry 
 			return PASS;
 		first = first ? first : why;
 	}
-	return first;
+	return first ? first : DROP_mc_unknown;
 }
 
 /* The route in one segment. */

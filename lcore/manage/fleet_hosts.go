@@ -35,49 +35,67 @@ func HostsHere(ctx context.Context, l *Loop, pkey ib.PKey, ips []netip.Addr) (he
 const SearchedMost = 4096
 
 // HostsSearched returns the IPv6 addresses of RoCE hosts that are known, whichever bridge has them, and that nodes of a
-// partition may look for. Of more than SearchedMost they are configured ones and then the lowest: any station can claim addresses.
+// partition may look for. Of more than SearchedMost they are configured ones, then those that have shown that they exist, then the
+// lowest: any station can claim addresses.
 func HostsSearched(ctx context.Context, l *Loop, pkey ib.PKey) ([]netip.Addr, error) {
-	var configured, others []netip.Addr
+	var of [standings][]netip.Addr
 	err := l.inbox.Do(ctx, func() error {
 		for _, s := range l.segmentsOf(pkey) {
 			s.searched.update(s, time.Now())
-			configured, others = append(configured, s.searched.configured...), append(others, s.searched.others...)
+			for i := range of {
+				of[i] = append(of[i], s.searched.of[i]...)
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(configured, netip.Addr.Compare)
-	slices.SortFunc(others, netip.Addr.Compare)
-	all := append(configured, others...)
+	var all []netip.Addr
+	for _, some := range of {
+		slices.SortFunc(some, netip.Addr.Compare)
+		all = append(all, some...)
+	}
 	return all[:min(len(all), SearchedMost)], nil
 }
 
 // searched are the hosts of a segment that nodes may look for, as they were not long ago: so long that a table of a million hosts
 // costs little.
 type searched struct {
-	until              time.Time
-	configured, others []netip.Addr
+	until time.Time
+	of    [standings][]netip.Addr
 }
+
+// What a host that nodes may look for is: first come those that others cannot forge.
+const (
+	hostConfigured = iota
+	hostShown
+	hostClaimed
+	standings
+)
 
 func (x *searched) update(s *segment, now time.Time) {
 	const least, most, perHost = time.Second, 30 * time.Second, 10 * time.Microsecond
 	if now.Before(x.until) {
 		return
 	}
-	x.configured, x.others = nil, nil
+	x.of = [standings][]netip.Addr{}
 	x.until = now.Add(min(max(time.Duration(s.tables.Hosts.Len())*perHost, least), most))
 	for h := range s.tables.Hosts.All() {
 		if !h.IP.Is6() || h.IP.IsLinkLocalUnicast() {
 			continue
 		}
-		switch there, ok := s.sidr.Translations().ToIB(h.IP); {
-		case ok && h.Static:
-			x.configured = append(x.configured, there)
-		case ok:
-			x.others = append(x.others, there)
+		there, ok := s.sidr.Translations().ToIB(h.IP)
+		if !ok {
+			continue
 		}
+		is := hostClaimed
+		if h.Static {
+			is = hostConfigured
+		} else if h.Confirmed {
+			is = hostShown
+		}
+		x.of[is] = append(x.of[is], there)
 	}
 }
 

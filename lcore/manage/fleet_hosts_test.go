@@ -72,10 +72,11 @@ func TestHostsHere(t *testing.T) {
 // that are known.
 func TestHostsOnInfiniBand(t *testing.T) {
 	there4, there6, configured := netip.MustParseAddr("10.10.9.1"), netip.MustParseAddr("fd10:1::1"), netip.MustParseAddr("fd10:1::ffff")
+	another, there := netip.MustParseAddr("fd09::5"), netip.MustParseAddr("fd10:1::5")
 	bubble(t, "translated", func(t *testing.T) {
 		p := part{}
 		s := start(t, func(c *manageConfig, _ *ibPort) {
-			c.Fleet, c.Translate = p, onIB
+			c.Fleet, c.Translate, c.ProxyQPLimits.Unconfirmed = p, onIB, 2
 			c.Hosts = append(c.Hosts, tables.Host{IP: netip.MustParseAddr("fd09::ffff"), MAC: otherMAC, Version: 2, Static: true})
 		})
 		wantSearched := func(want ...netip.Addr) {
@@ -98,6 +99,10 @@ func TestHostsOnInfiniBand(t *testing.T) {
 		wantSearched(configured, there6)
 		p[hostMAC] = true
 		wantSearched(configured, there6)
+		s.give(ns(otherLink, another, bridge6))
+		wantSearched(configured, there6, there)
+		s.give(na(otherLink, another, true))
+		wantSearched(configured, there, there6) // it has answered
 		here := manage.HostsHere(t.Context(), s.loop, ib.PKeyDefault, []netip.Addr{there4, host4, there6, host6})
 		if !slices.Equal(here, []netip.Addr{there4, there6}) {
 			t.Errorf("%v are here", here)

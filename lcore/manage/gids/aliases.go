@@ -46,15 +46,20 @@ func (g *GIDs) Tick(now time.Time) {
 	}
 }
 
-// wantedAliases lists the aliases of all hosts that are known and here, those of configured ones first.
+// wantedAliases lists the aliases of all hosts that are known and here: first those of configured ones, last those of hosts that have
+// never answered, for anybody can write an address.
 func (g *GIDs) wantedAliases() []assignment.Wanted {
 	var order []assignment.Wanted
 	in := map[ib.GUID]bool{}
-	for _, static := range []bool{true, false} {
+	for _, first := range []func(tables.Host) bool{
+		func(h tables.Host) bool { return h.Static },
+		func(h tables.Host) bool { return h.Confirmed },
+		func(tables.Host) bool { return true },
+	} {
 		from := len(order)
 		for h := range g.HostTables.All() {
 			guid, ok := g.aliasOf(&h)
-			if h.Static != static || !ok || in[guid] || !g.Here(frame.MAC(h.MAC)) {
+			if !first(h) || !ok || in[guid] || !g.Here(frame.MAC(h.MAC)) {
 				continue
 			}
 			in[guid] = true

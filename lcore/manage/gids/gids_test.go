@@ -5,6 +5,7 @@ package gids_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -39,6 +40,7 @@ type port struct {
 	aliases map[ib.GUID]bool
 
 	elsewhere map[frame.MAC]bool // stations that other bridges have
+	room      int                // for aliases; 0: for any number
 }
 
 func (p *port) Own() (own ibside.Own) {
@@ -54,6 +56,9 @@ func (p *port) Own() (own ibside.Own) {
 func (p *port) SetAlias(_ context.Context, guid ib.GUID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.room != 0 && len(p.aliases) >= p.room {
+		return ibside.ErrNoAlias
+	}
 	p.aliases[guid] = true
 	return nil
 }
@@ -74,7 +79,7 @@ func (p proxyQPs) SendFrom(host netip.Addr, source uint8) { p[host] = source }
 // run runs a test with GIDs on a fake clock. turn runs the loop for a second.
 func run(t *testing.T, c gids.Config, own []ib.GID, hosts []tables.Host, test func(t *testing.T, g *gids.GIDs, p *port, turn func())) {
 	synctest.Test(t, func(t *testing.T) {
-		ts, err := tables.New(tables.Config{MaxHosts: 4, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1})
+		ts, err := tables.New(tables.Config{MaxHosts: 16, MaxProxyQPs: 4, MaxNodes: 4, MaxGroups: 4, MaxReaders: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,6 +147,26 @@ func TestAliases(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAliasesInOrder checks that the port's room is for configured hosts first, and last for those that have never answered.
+func TestAliasesInOrder(t *testing.T) {
+	const room = 4 // as many as are asked for at once
+	var all []tables.Host
+	for i := range 3 * room {
+		h := hosts(netip.MustParseAddr(fmt.Sprintf("fe80::1%02x", i)))[0]
+		h.Confirmed, h.Static = i%3 == 1 && i < 9, i == 11
+		all = append(all, h)
+	}
+	run(t, gids.Config{Aliases: true}, []ib.GID{gid(1)}, all, func(t *testing.T, g *gids.GIDs, p *port, turn func()) {
+		p.room = room
+		turn()
+		for _, h := range all {
+			if p.aliases[ib.GIDFromAddr(h.IP).GUID()] != (h.Confirmed || h.Static) {
+				t.Errorf("the port has %v", p.aliases)
+			}
+		}
+	})
 }
 
 // TestAliasesElsewhere checks that the port has the aliases of hosts that this bridge has, and no others: those go that another

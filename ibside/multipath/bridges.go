@@ -7,22 +7,33 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"causeway/ibside"
 )
 
 // Announce implements ibside.Announcer, on all fabrics that have a list.
 func (s *state) Announce(ctx context.Context, b ibside.Bridge) error {
-	return s.eachAnnouncer(func(_ int, port ibside.Announcer) error { return port.Announce(ctx, b) })
+	return s.eachAnnouncer(ctx, func(ctx context.Context, _ int, port ibside.Announcer) error { return port.Announce(ctx, b) })
 }
 
-// eachAnnouncer asks all fabrics at once: one that does not answer keeps no other waiting.
-func (s *state) eachAnnouncer(ask func(member int, port ibside.Announcer) error) error {
+// moment is how long the other fabrics have when one has answered: one that is silent keeps a bridge from seeing others by no more, which
+// wait three seconds for it (app/bridge/rivals).
+const moment = 500 * time.Millisecond
+
+// eachAnnouncer asks all fabrics at once.
+func (s *state) eachAnnouncer(ctx context.Context, ask func(ctx context.Context, member int, port ibside.Announcer) error) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	errs := make([]error, len(s.cfg.Members))
 	var asking sync.WaitGroup
 	for i, m := range s.cfg.Members {
 		if port, ok := m.Port.(ibside.Announcer); ok {
-			asking.Go(func() { errs[i] = ask(i, port) })
+			asking.Go(func() {
+				if errs[i] = ask(ctx, i, port); errs[i] == nil {
+					time.AfterFunc(moment, end)
+				}
+			})
 		}
 	}
 	asking.Wait()
@@ -32,7 +43,7 @@ func (s *state) eachAnnouncer(ask func(member int, port ibside.Announcer) error)
 // Bridges implements ibside.Announcer: those on all fabrics, without LIDs, because another fabric's node may have them.
 func (s *state) Bridges(ctx context.Context) (all []ibside.Bridge, err error) {
 	lists := make([][]ibside.Bridge, len(s.cfg.Members))
-	err = s.eachAnnouncer(func(i int, port ibside.Announcer) (err error) {
+	err = s.eachAnnouncer(ctx, func(ctx context.Context, i int, port ibside.Announcer) (err error) {
 		lists[i], err = port.Bridges(ctx)
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -84,5 +85,23 @@ func TestMessages(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestListOfTheOther: a bridge that comes waits three seconds for those that are there, and they find it though one of their fabrics is silent.
+func TestListOfTheOther(t *testing.T) {
+	r := newRig(t, Rule{})
+	silence(t, r.fabrics[0])
+	const another = 77
+	if err := r.port.Announce(t.Context(), ibside.Bridge{Instance: another}); err == nil {
+		t.Error("a subnet administrator that is silent has a record")
+	}
+	began := time.Now()
+	all, err := r.port.Bridges(t.Context())
+	if took := time.Since(began); err == nil || took > 3*time.Second {
+		t.Errorf("%v after %v", err, took)
+	}
+	if !slices.ContainsFunc(all, func(b ibside.Bridge) bool { return b.Instance == another }) {
+		t.Errorf("the other fabric's list is not there: %+v", all)
 	}
 }

@@ -34,7 +34,11 @@ var faults = []func(r *rig) fault{
 	diskFull, noDescriptors, injected,
 	hostileFlood, forgedFlood, crowd, burst, requestFlood,
 	poolEmpty, smSilent, smSlow, txStuck,
+	strangeNode, twoPorts, secondBridge,
 }
+
+// alone is a fault that is combined with no other.
+const alone = "everything"
 
 // partitionFaults are those of several partitions.
 var partitionFaults = []func(r *rig) fault{crossingFlood}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os/exec"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -101,6 +103,9 @@ func (r *rig) newPartitions(ctx context.Context, l layout) error {
 		if p.segment, err = segment.New(); err != nil {
 			return err
 		}
+		if err := snoop(p.segment); err != nil {
+			return err
+		}
 		if p.cable = p.segment; i == 0 {
 			r.segment = p.segment
 			continue
@@ -114,6 +119,18 @@ func (r *rig) newPartitions(ctx context.Context, l layout) error {
 		}
 	}
 	return nil
+}
+
+// snoop has a switch forward groups to their members alone, which answer the bridge's queries. It has room for those of the floods, too:
+// Linux ends snooping when there is none.
+func snoop(s *segment.Segment) error {
+	return s.Do(func() error {
+		out, err := exec.Command("ip", strings.Fields("link set br0 type bridge mcast_snooping 1 mcast_hash_max 65536")...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ip: %w: %s", err, out)
+		}
+		return nil
+	})
 }
 
 // takePort moves the port of the second switch to the bridge's namespace.

@@ -165,7 +165,7 @@ func (r *rig) soak(d time.Duration) {
 func (r *rig) drawn() []fault {
 	wanted := regexp.MustCompile(*only)
 	one := func() (f fault) {
-		for f.name == "" || !wanted.MatchString(f.name) {
+		for f.name == "" || !wanted.MatchString(f.name) || r.bridge.segments > 1 && f.name == secondBridgeComes {
 			from := faults
 			if r.bridge.fabrics > 1 && r.random.IntN(3) == 0 {
 				from = fabricFaults
@@ -181,8 +181,8 @@ func (r *rig) drawn() []fault {
 		return f
 	}
 	all := []fault{one()}
-	if r.random.IntN(2) == 0 {
-		if other := one(); other.on != all[0].on {
+	if r.random.IntN(2) == 0 && all[0].on != alone {
+		if other := one(); other.on != all[0].on && other.on != alone {
 			all = append(all, other)
 		}
 	}

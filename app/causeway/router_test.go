@@ -67,15 +67,16 @@ func TestMulticastRouter(t *testing.T) {
 	p := n.bridge(`"fe80::7"`, "\"fe80::77\"\nlid = 40", `port = "ring"`, "port = \"af_packet:ours\"\nquerier = true", `allow = ["10.9.0.0/24"]`, `allow = ["10.9.0.0/24", "10.8.0.0/24"]`,
 		"[metrics]", "[[group]]\nip = \"232.5.0.3\"\nsources = [\"10.8.0.5\"]\nmgid = \"rdmacm\"\ndirection = \"to-ib\"\n[[range]]\nip = \"239.2.0.0/16\"\n[metrics]")
 	p.await("that the bridge knows the router, which knows the bridge's groups", func() bool {
+		time.Sleep(200 * time.Millisecond) // show starts programs
 		known := show("ip igmp sources")
 		return n.gauge("causeway_group_queries_total") > 1 && strings.Contains(known, "239.1.2.3") && strings.Contains(known, "232.5.0.3")
 	})
 	on := []string{"-on", "packet:eth0"}
 	node := []string{"-guid", "0x77", "-on", "fabric:" + filepath.Join(filepath.Dir(p.cmd.Args[len(p.cmd.Args)-1]), "fabric.sock")}
 	crosses := func(group string, from, to *network, sender, listener []string) {
-		l := to.start(append([]string{"listen", "-json", "-group", group, "-count", "10", "-expect", "10"}, listener...)...)
+		l := to.start(append([]string{"listen", "-json", "-group", group, "-count", "10", "-expect", "10", "-duration", "60s"}, listener...)...)
 		l.qpn()
-		from.start(append([]string{"send", "-to", group, "-count", "200", "-rate", "100"}, sender...)...).wait() // the first ones make the router look for a way
+		from.start(append([]string{"send", "-to", group, "-count", "500", "-rate", "100"}, sender...)...).wait() // the first ones make the router look for a way
 		if l.wait() != exitOK {
 			t.Errorf("%s: %v%v", group, &l.stdout, show("ip mroute"))
 		}
@@ -102,6 +103,7 @@ func TestMulticastRouter(t *testing.T) {
 	time.Sleep(6 * time.Second) // the other querier present interval: 2 × 2 s + 0.5 s
 	m = member()
 	p.await("the member's group again", func() bool { return groups() == 3 })
+	before = asked()
 	m.end(syscall.SIGTERM)
 	p.await("that it is left again", func() bool { return groups() == 2 })
 	if now := asked(); now == before {

@@ -136,6 +136,7 @@ func groups(c *config.Config, s Sources) []group {
 			{"bond", ethernet.checkBond, false},
 			{"kernel_roce", ethernet.checkKernelRoCE, false},
 			{"own_address", ethernet.checkOwnAddress, false},
+			{"two_ports", ethernet.checkTwoPorts, false},
 			{"firewall", ethernet.checkFirewall, false},
 		}},
 		{"sm", true, []check{{"port", sm.checkPorts, true}, {"pkey", sm.checkPKeys, false}, {"sa", sm.checkSA, false}}},

@@ -205,6 +205,36 @@ func (p *ethernetProbe) checkOwnAddress() []Finding {
 	return out
 }
 
+// checkTwoPorts looks for several of the machine's interfaces in one subnet of RoCE: the kernel answers ARP for the addresses of each by all,
+// and a bridge has a host where its data come from.
+func (p *ethernetProbe) checkTwoPorts() (out []Finding) {
+	var subnets []netip.Prefix
+	for _, r := range p.cfg.Segments() {
+		for _, n := range r.Addresses {
+			if n.Addr().Is4() {
+				subnets = append(subnets, n.Masked())
+			}
+		}
+	}
+	for _, subnet := range unique(subnets) {
+		var in []string
+		ignore, announce := 1, 2
+		for _, e := range p.ports.machine.Ethernet {
+			have, _ := p.kernel.Addresses(e.Netdev)
+			if e.Type == arphrdEther && slices.ContainsFunc(have, func(h netip.Prefix) bool { return subnet.Contains(h.Addr()) }) {
+				in = append(in, e.Netdev)
+				ignore = min(ignore, effective(p.kernel, e.Netdev, "arp_ignore"))
+				announce = min(announce, effective(p.kernel, e.Netdev, "arp_announce"))
+			}
+		}
+		if len(in) > 1 && (ignore < 1 || announce < 2) {
+			out = append(out, bad(Warn, fmt.Sprintf("%s are in %v: each answers for the addresses of all, so that bridges take them for one host's, and drop what comes by another (src_refused)",
+				strings.Join(in, ", "), subnet), set(conf("ipv4", "all", "arp_ignore"), 1), set(conf("ipv4", "all", "arp_announce"), 2)))
+		}
+	}
+	return out
+}
+
 // checkFirewall checks for iptables on Linux bridges, which may have the tap as a port.
 func (p *ethernetProbe) checkFirewall() []Finding {
 	const at = "net/bridge/bridge-nf-call-iptables"

@@ -302,6 +302,8 @@ func TestFaultCombinations(t *testing.T) {
 	}{
 		{"own address", nil, "", ownAddress, "roce/own_address", Warning, "ip address del 10.9.0.254/24 dev eth1"},
 		{"own address, shared", onMlx5, "", ownAddress, "roce/own_address", Error, "ip address del 10.9.0.254/24 dev eth1"},
+		{"two ports in one subnet", nil, eth2, func(m *machine) { m.eth1 = []netip.Prefix{netip.MustParsePrefix("10.9.0.5/24")} }, "roce/two_ports", Warning,
+			"sysctl -w net.ipv4.conf.all.arp_ignore=1\nsysctl -w net.ipv4.conf.all.arp_announce=2"},
 		{"bridge netfilter", onTap, "", func(m *machine) { m.settings["net/bridge/bridge-nf-call-iptables"] = "1" }, "roce/firewall", Hint,
 			"sysctl -w net.bridge.bridge-nf-call-iptables=0"},
 		{"IB is Ethernet", nil, "sys/class/infiniband/mlx5_0/ports/1/link_layer = Ethernet", nil, "link_type/ib", Error,

@@ -33,11 +33,13 @@ func sysctl(k Kernel, at string) int {
 	return n
 }
 
-// largest returns the effective value of rp_filter, arp_ignore or arp_announce: the larger of those for all interfaces
+// effective returns the value in force of rp_filter, arp_ignore or arp_announce: the larger of those for all interfaces
 // and for one (Documentation/networking/ip-sysctl.rst).
-func (p *ipoibProbe) largest(name string) int {
-	return max(sysctl(p.kernel, conf("ipv4", "all", name)), sysctl(p.kernel, conf("ipv4", p.netdev, name)))
+func effective(k Kernel, netdev, name string) int {
+	return max(sysctl(k, conf("ipv4", "all", name)), sysctl(k, conf("ipv4", netdev, name)))
 }
+
+func (p *ipoibProbe) largest(name string) int { return effective(p.kernel, p.netdev, name) }
 
 // dotted returns a setting's usual name with dots; with slashes, when an interface has a dot in its name.
 func dotted(at string) string {

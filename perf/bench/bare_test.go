@@ -25,11 +25,10 @@ func TestBareWorkerIsTheWorkerWithoutCounters(t *testing.T) {
 					r := testRig(t, v.shape, d, 64)
 					l := r.lanes[0].loop()
 					before := l.done()
-					run(t, r, l)
-					moved := l.done() - before
-					if moved < inFlight {
-						t.Errorf("%s: %d packets moved", v.what, moved)
+					for l.done()-before < inFlight { // a busy machine does less in the time of one
+						run(t, r, l)
 					}
+					moved := l.done() - before
 					frames(t, r.lanes[0])
 					r.checkCounted(t, d, moved)
 				}

@@ -84,7 +84,6 @@ func (w *world) come(t *testing.T, cfg *config.Config, fleet string, founded uin
 	for _, f := range with {
 		f(s)
 	}
-	w.all = append(w.all, s)
 	w.mu.Unlock()
 	s.r = New(Config{
 		Name: cfg.Name, Instance: uint64(n), Fleet: fleet, Log: slog.New(slog.NewTextHandler(&s.log, nil)),
@@ -104,6 +103,9 @@ func (w *world) come(t *testing.T, cfg *config.Config, fleet string, founded uin
 	})
 	ctx, end := context.WithCancel(t.Context())
 	s.end = end
+	w.mu.Lock()
+	w.all = append(w.all, s)
+	w.mu.Unlock()
 	go s.r.Run(ctx)
 	return s
 }

@@ -8,7 +8,7 @@
  * It is woken by each Ethernet port, by the InfiniBand port, and by its bell: other workers and management ring it when
  * they put something on the worker's rings. What comes before the last poll is found by it, and what comes after it
  * ends the sleep, so nothing waits. Should a device not wake it, the sleep ends after SLEEP_MS, and is counted if there
- * was something (overslept).
+ * was something (overslept), from the second one on.
  */
 #include <pthread.h>
 #include <rte_branch_prediction.h>
@@ -84,14 +84,25 @@ static bool overslept(struct worker *w)
 	return !woken(w, 0) && worker_poll(w) && rte_rdtsc() - began < rte_get_tsc_hz() / 1000000 * AT_ONCE_US;
 }
 
+/* What comes just when a sleep has ended may be found before its device has told of it. That does not happen twice
+ * before something wakes the worker. */
+static void count_overslept(struct worker *w)
+{
+	if (w->unwoken)
+		COUNT(w->counters.overslept, 1);
+	w->unwoken = true;
+}
+
 static void sleep_until_woken(struct worker *w)
 {
 	arm(w);
 	w->empty = 0;
 	if (!worker_poll(w) && !w->stop) {
 		COUNT(w->counters.sleeps, 1);
-		if (!await(w) && overslept(w))
-			COUNT(w->counters.overslept, 1);
+		if (await(w))
+			w->unwoken = false;
+		else if (overslept(w))
+			count_overslept(w);
 	}
 	disarm(w);
 }

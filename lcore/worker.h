@@ -210,6 +210,7 @@ struct worker {
 	bool rx_interrupt[MAX_PORTS]; /* the port's interrupt is armed before each sleep */
 	int epoll;                    /* of all that wakes the worker; -1: nothing does */
 	unsigned empty;               /* polls since one found something */
+	bool unwoken;                 /* packets had come when a sleep ended, and nothing has woken it since */
 	struct mirrors *mirrors;      /* atomic; NULL: none. Replaced by mirror_exchange() (mirror/ring.h) */
 	uint64_t packets_numbered;    /* packets that have got a number */
 	uint32_t psn[PSN_STREAMS];

@@ -38,7 +38,7 @@ var faults = []func(r *rig) fault{
 }
 
 // alone is a fault that is combined with no other.
-const alone = "everything"
+const alone = "alone"
 
 // partitionFaults are those of several partitions.
 var partitionFaults = []func(r *rig) fault{crossingFlood}

@@ -95,7 +95,7 @@ var workerMetrics = []Metric{
 	{"causeway_worker_loops_total", counter, byWorker, "Polls of a worker's queues."},
 	{"causeway_worker_busy_loops_total", counter, byWorker, "Polls that found packets."},
 	{"causeway_worker_sleeps_total", counter, byWorker, "Sleeps that something ends: a port, management or, at the latest, 100 ms ([workers] idle)."},
-	{"causeway_worker_overslept_total", counter, byWorker, "Of those, the ones that only the 100 ms ended although packets had come: a port did not wake the worker."},
+	{"causeway_worker_overslept_total", counter, byWorker, "Of those, the ones that only the 100 ms ended although packets had come: a port did not wake the worker. The first since it was woken does not count: its packets may have come just then."},
 	{"causeway_worker_packets_received_total", counter, []string{"worker", "direction"}, "Packets that this worker received from a port."},
 	{"causeway_worker_packets_sent_total", counter, []string{"worker", "direction"}, "Packets of this worker that the other port accepted."},
 	{"causeway_mbufs_used", gauge, nil, "Packet buffers in use, including those in the ports' receive queues."},

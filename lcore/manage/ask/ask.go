@@ -116,9 +116,12 @@ func (a *Asker) retry(ctx context.Context, f func() error) {
 		select {
 		case <-time.After(wait*3/4 + rand.N(wait/2)):
 		case <-woken:
-			Pause(ctx, rand.N(wakeSpread))
+			if Pause(ctx, rand.N(wakeSpread)); ctx.Err() != nil {
+				return
+			}
 			wait = firstWait / 2
 		case <-ctx.Done():
+			return
 		}
 	}
 }

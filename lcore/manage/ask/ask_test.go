@@ -47,6 +47,35 @@ func TestAsk(t *testing.T) {
 	})
 }
 
+// TestEnded checks that nothing is asked for after the request's context has ended, neither while it waits for its next try nor
+// when it was woken.
+func TestEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := ask.New(inbox.New(1, errors.New("ended")))
+		a.Start(context.Background())
+		for i := range 40 { // a request that asks at random is noticed
+			ctx, stop := context.WithCancel(context.Background())
+			after := 0
+			a.Ask(ctx, func(context.Context) error {
+				if ctx.Err() != nil {
+					after++
+				}
+				return errors.New("busy")
+			})
+			time.Sleep(time.Minute)
+			if i%2 == 0 {
+				a.Wake()
+				synctest.Wait()
+			}
+			stop()
+			a.Wait()
+			if after != 0 {
+				t.Fatal("asked for after its end")
+			}
+		}
+	})
+}
+
 // TestSlots checks that there are no more requests at a time than slots, that a request that waits for its next try
 // takes none, and that each try is bounded in time.
 func TestSlots(t *testing.T) {

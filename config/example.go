@@ -21,7 +21,7 @@ var samples = []sample{
 	{"roce", "", []field{{"port", `"af_packet:eth1"`}, {"addresses", `["10.9.0.254/24", "fd09::fe/64"]`}, {"mtu", "4200"}, {"querier", "true"}}},
 	{"ib", "", []field{{"port", `"fabric:"`}, {"pkey", "0xffff"}}},
 	{"fabrics", "", nil},
-	{"workers", "", []field{{"lcores", "[1]"}, {"idle", `"sleep"`}, {"memory_mib", "512"}}},
+	{"workers", "", []field{{"lcores", "[1]"}, {"memory_mib", "512"}}},
 	{"host", "An InfiniBand node.", []field{
 		{"ip", `"10.9.0.7"`}, {"ip6", `"fd09::7"`}, {"side", `"ib"`}, {"gid", `"fe80::2:c903:0:7"`}}},
 	{"host", "RoCE hosts are learned. An entry such as this one is never overwritten.", []field{

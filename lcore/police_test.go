@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"causeway/lcore"
+	"causeway/lcore/frame/roce"
 )
 
 // policed limits group4, in a fixture with policing enabled.
@@ -51,6 +52,26 @@ func TestPoliceRate(t *testing.T) {
 	}
 	if got := s.counters(lcore.RoCEToIB); got.Sent != c.Sent+1 {
 		t.Error("another group suffers")
+	}
+}
+
+// What is dropped takes nothing of a group's rate: who may not cross cannot keep others from it.
+func TestDroppedTakeNoCredit(t *testing.T) {
+	for name, wrong := range map[string]func(*roce.Packet){
+		"acl":          fromNewcomer(strangerIP),
+		"qkey":         func(p *roce.Packet) { p.QKey = groupIB },
+		"mtu_exceeded": payload(2049),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newRig(t, smallFixture().with(policed))
+			s.police(1)
+			s.fromRoCE(repeat(v4(to(group4), wrong), 10*burstOf)...)
+			s.fromRoCE(repeat(v4(to(group4)), burstOf)...)
+			s.toIB(0)
+			c := s.counters(lcore.RoCEToIB)
+			want(t, "dropped", int(c.Drops[dropNamed(t, name)]), 10*burstOf)
+			want(t, "passed", int(c.Sent), burstOf)
+		})
 	}
 }
 

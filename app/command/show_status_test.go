@@ -3,12 +3,17 @@
 package command_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"causeway/app/bridge/link"
 	"causeway/app/command"
 	"causeway/dpdk"
+	"causeway/lcore"
 )
 
 // losing is a bridge whose devices have lost packets.
@@ -91,5 +96,51 @@ func TestPortsMissed(t *testing.T) {
 		if out := r.Text(0); !strings.Contains(strings.Join(strings.Fields(out), " "), c.text) {
 			t.Errorf("no %q in\n%s", c.text, out)
 		}
+	}
+}
+
+// dropping is a bridge that receives a hundred packets to RoCE each time somebody looks, and drops so many of them.
+type dropping struct {
+	command.Target
+	of    uint64
+	looks *atomic.Uint64
+}
+
+func (d dropping) Counters() (c lcore.Counters) {
+	n := d.looks.Add(1)
+	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 100 * n, Sent: (100 - d.of) * n,
+		Drops: map[lcore.Drop]uint64{lcore.DropACL: (d.of - 2) * n, lcore.DropProxyQPFull: 2 * n}}
+	return c
+}
+
+// TestDropsMost checks what "show status" and top say of a direction that drops most of what comes, and of one that does not.
+func TestDropsMost(t *testing.T) {
+	for of, drops := range map[uint64]bool{90: true, 10: false} {
+		synctest.Test(t, func(t *testing.T) {
+			e, b := env(3)
+			e.Bridge = dropping{b, of, new(atomic.Uint64)}
+			e.Sampler = command.NewSampler(e.Bridge)
+			ctx, stop := context.WithCancel(t.Context())
+			go e.Sampler.Run(ctx)
+			time.Sleep(3500 * time.Millisecond)
+			status := run(t, e, "show status").Text(0)
+			v, err := command.Standard.Parse("top count 1 every 200ms")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var top sheet
+			if err := v.Command.Stream(t.Context(), v.Call(e, command.View, "test"), &top); err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			synctest.Wait()
+			if got := strings.Contains(top.text, "  READY, DROPS MOST  "); got != drops || !strings.Contains(top.text, "proxy_qp_full 2/s") {
+				t.Errorf("%d of 100 dropped: top shows\n%s", of, top.text)
+			}
+			remark := `90% of what comes ib_to_roce is dropped: acl 88%, proxy_qp_full 2%; "show drops" says what each means`
+			if got := strings.Contains(status, remark); got != drops || !strings.Contains(status, "MOST LOST BY") {
+				t.Errorf("%d of 100 dropped: show status shows\n%s", of, status)
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"math"
@@ -10,7 +11,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"causeway/app/command"
@@ -137,6 +140,40 @@ func TestPageTables(t *testing.T) {
 				t.Errorf("%s: %q has no column %q in its part %q", x.id, x.line, name, x.part)
 			}
 		}
+	}
+}
+
+// droppingMost is a console's bridge that drops most of what comes each second.
+type droppingMost struct {
+	twoPorts
+	looks *atomic.Uint64
+}
+
+func (d droppingMost) Counters() (c lcore.Counters) {
+	n := d.looks.Add(1)
+	c.Direction[lcore.RoCEToIB] = lcore.DirectionCounters{Received: 100 * n, Sent: 10 * n, Drops: map[lcore.Drop]uint64{lcore.DropACL: 90 * n}}
+	return c
+}
+
+// TestBadge checks what the page says first of the bridge's state, and that a bridge which drops most is not shown as a healthy one.
+func TestBadge(t *testing.T) {
+	badge := regexp.MustCompile(`<p class="state ([a-z]+)"><strong>([^<]*)</strong>`)
+	for i, want := range [][2]string{{"ready", "ready"}, {"dropping", "ready, drops most"}} {
+		synctest.Test(t, func(t *testing.T) {
+			o := options()
+			if i == 1 {
+				o.Env.Sampler = command.NewSampler(droppingMost{twoPorts{commandtest.New(3)}, new(atomic.Uint64)})
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			go o.Env.Sampler.Run(ctx)
+			time.Sleep(3500 * time.Millisecond)
+			b := newFake()
+			b.ready = true
+			if got := badge.FindStringSubmatch(pageOf(t, b, o)); len(got) != 3 || [2]string(got[1:]) != want {
+				t.Errorf("the badge is %q, want %q", got, want)
+			}
+			stop()
+		})
 	}
 }
 

@@ -16,7 +16,7 @@ func (l *Loop) handle(worker int, p Punted) {
 	now := time.Now()
 	if u := p.Unknown; u != (ib.NodeKey{}) {
 		if u.IP.IsValid() {
-			l.learner.Wanted(u.IP, now)
+			l.learner.Wanted(u.IP, false, now)
 		} else {
 			l.learner.Unknown(u.LID, u.GID, now)
 		}

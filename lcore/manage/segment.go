@@ -173,7 +173,7 @@ func (l *Loop) makeSegment(s *segment, x share) {
 		neighbours.Deps{
 			Tables: s.tables.Hosts, NodeTables: l.tables.Nodes, Nodes: s.nodes, ProxyQPs: s.proxyQPs, Local: s.local, Frames: frames,
 			Log: log, Ready: l.isReady,
-			Wanted:  func(ip netip.Addr, now time.Time) { l.learner.Wanted(ip, now) },
+			Wanted:  func(ip netip.Addr, stranger bool, now time.Time) { l.learner.Wanted(ip, stranger, now) },
 			Claimed: func(ip netip.Addr, now time.Time) { l.learner.Claimed(ip, now) },
 		})
 	l.makeServices(s, frames, log)
@@ -203,7 +203,7 @@ func (l *Loop) makeServices(s *segment, frames *punt.Workers, log *ratelog.Logge
 	}
 	s.sidr = sidr.New(c, sidr.Deps{
 		Nodes: s.nodes, Hosts: s.neighbours, ProxyQPs: s.proxyQPs, Local: s.local, Frames: frames, Ask: l.ask, Log: log, Changed: l.publish,
-		Wanted:     func(ip netip.Addr, now time.Time) bool { return l.learner.Wanted(ip, now) },
+		Wanted:     func(ip netip.Addr, now time.Time) bool { return l.learner.Wanted(ip, false, now) },
 		Partitions: l.partitions, PartitionOf: partitionOf,
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"causeway/ibside"
 	"causeway/ibside/ib"
+	"causeway/lcore/manage/learner/bounds"
 )
 
 // changed follows what has become known of an address.
@@ -73,7 +74,7 @@ func (l *Learner) another(ip netip.Addr, gid ib.GID, now time.Time) {
 	}
 	if !old.IsValid() {
 		l.learn(gid, now)
-	} else if begin, _ := l.ips.Begin(old, now); begin {
+	} else if begin, _ := l.ips.Begin(old, bounds.Most, now); begin {
 		l.confirm(old)
 	}
 }
@@ -94,7 +95,7 @@ func (l *Learner) Claimed(ip netip.Addr, now time.Time) {
 		return
 	}
 	l.contest(ip).claimed = now
-	if begin, _ := l.ips.Begin(ip, now); begin {
+	if begin, _ := l.ips.Begin(ip, bounds.Most, now); begin {
 		l.confirm(ip)
 	}
 }

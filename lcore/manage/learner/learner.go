@@ -98,7 +98,7 @@ func (l *Learner) Unknown(lid ib.LID, gid ib.GID, now time.Time) {
 	case l == nil:
 	case !gid.IsZero():
 		l.byGID(gid, now)
-	case lid.IsUnicast() && l.begin(l.lids.Begin(lid, now)):
+	case lid.IsUnicast() && l.begin(l.lids.Begin(lid, bounds.Most, now)):
 		l.request(func(ctx context.Context) func() {
 			holder, err := l.Port.Holder(ctx, lid)
 			if err != nil {
@@ -109,9 +109,9 @@ func (l *Learner) Unknown(lid ib.LID, gid ib.GID, now time.Time) {
 	}
 }
 
-// Wanted asks who has an address that a RoCE host asks for, or sends to, or that asks for a service. It reports false
-// when the address cannot be that of a node to be learned.
-func (l *Learner) Wanted(ip netip.Addr, now time.Time) bool {
+// Wanted asks who has an address that a RoCE host asks for, or sends to, or that asks for a service; stranger: a host that has
+// never answered. It reports false when the address cannot be that of a node to be learned.
+func (l *Learner) Wanted(ip netip.Addr, stranger bool, now time.Time) bool {
 	if l == nil || !l.Nodes.GID(ip).IsZero() || !l.mayLearn(ip) {
 		return false
 	}
@@ -124,7 +124,11 @@ func (l *Learner) Wanted(ip netip.Addr, now time.Time) bool {
 	} else if known {
 		l.byGID(gid, now)
 	}
-	if l.begin(l.ips.Begin(ip, now)) {
+	most := bounds.Most
+	if stranger {
+		most = bounds.MostForStrangers
+	}
+	if l.begin(l.ips.Begin(ip, most, now)) {
 		l.tell(l.Resolver.Ask, there)
 	}
 	return true
@@ -162,7 +166,7 @@ func (l *Learner) byGID(gid ib.GID, now time.Time) {
 	if slices.Contains(l.Port.Own().GIDs, gid) {
 		return
 	}
-	if begin, _ := l.gids.Begin(gid, now); begin {
+	if begin, _ := l.gids.Begin(gid, bounds.Most, now); begin {
 		l.learn(gid, now)
 	}
 }
@@ -181,7 +185,7 @@ func (l *Learner) learn(gid ib.GID, now time.Time) {
 		if has := l.Resolver.Addrs(gid); len(has) > 0 {
 			l.reject("address", "gid", gid, "ipoib", has, "note", "outside of [policy] allow or [roce] addresses, or another's")
 		}
-	case !known && l.begin(l.paths.Begin(gid, now)):
+	case !known && l.begin(l.paths.Begin(gid, bounds.Most, now)):
 		l.request(func(ctx context.Context) func() {
 			path, err := l.Port.Path(ctx, gid, 0)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"causeway/ibside/ib"
+	"causeway/lcore/manage/learner/bounds"
 	"causeway/lcore/manage/nodes"
 )
 
@@ -20,18 +21,18 @@ func TestLearn(t *testing.T) {
 		does func(r *rig)
 		want owners
 	}{
-		{"a RoCE host asks for its address", func(r *rig) { r.Wanted(addr(7), time.Now()) }, owners{addr(7): gid(7)}},
+		{"a RoCE host asks for its address", func(r *rig) { r.Wanted(addr(7), false, time.Now()) }, owners{addr(7): gid(7)}},
 		{"its LID", func(r *rig) { r.kernel.heard(addr(7), gid(7)); r.Unknown(7, ib.GID{}, time.Now()) }, owners{addr(7): gid(7)}},
 		{"its GID", func(r *rig) { r.kernel.heard(addr(7), gid(7)); r.Unknown(1, gid(7), time.Now()) }, owners{addr(7): gid(7)}},
 		{"its GID before its address", func(r *rig) { r.Unknown(1, gid(7), time.Now()); r.turn(time.Second); r.kernel.heard(addr(7), gid(7)) },
 			owners{addr(7): gid(7)}},
 		{"nobody asks", func(r *rig) { r.kernel.heard(addr(7), gid(7)) }, nil},
-		{"nobody has it", func(r *rig) { r.Wanted(addr(8), time.Now()) }, nil},
+		{"nobody has it", func(r *rig) { r.Wanted(addr(8), false, time.Now()) }, nil},
 		{"a LID that nobody has", func(r *rig) { r.Unknown(0x999, ib.GID{}, time.Now()) }, nil},
 		{"a GID without an address", func(r *rig) { r.Unknown(1, gid(9), time.Now()) }, nil},
 		{"a GID that the subnet does not have", func(r *rig) { r.kernel.heard(addr(7), gid(0x77)); r.Unknown(1, gid(0x77), time.Now()) }, nil},
-		{"the bridge's own GID", func(r *rig) { r.kernel.heard(addr(7), gid(0xa)); r.Wanted(addr(7), time.Now()) }, nil},
-		{"a RoCE host has the address", func(r *rig) { r.hosts[addr(7)] = true; r.Wanted(addr(7), time.Now()) }, nil},
+		{"the bridge's own GID", func(r *rig) { r.kernel.heard(addr(7), gid(0xa)); r.Wanted(addr(7), false, time.Now()) }, nil},
+		{"a RoCE host has the address", func(r *rig) { r.hosts[addr(7)] = true; r.Wanted(addr(7), false, time.Now()) }, nil},
 		{"a RoCE host has the address of a GID", func(r *rig) {
 			r.hosts[addr(7)] = true
 			r.kernel.heard(addr(7), gid(7))
@@ -39,9 +40,9 @@ func TestLearn(t *testing.T) {
 		}, nil},
 		{"an address that is not allowed", func(r *rig) {
 			r.SetAllow([]netip.Prefix{netip.PrefixFrom(addr(8), 32)})
-			r.Wanted(addr(7), time.Now())
+			r.Wanted(addr(7), false, time.Now())
 		}, nil},
-		{"a configured node's GID", func(r *rig) { r.kernel.heard(addr(7), gid(5)); r.Wanted(addr(7), time.Now()) }, owners{addr(5): gid(5)}},
+		{"a configured node's GID", func(r *rig) { r.kernel.heard(addr(7), gid(5)); r.Wanted(addr(7), false, time.Now()) }, owners{addr(5): gid(5)}},
 		{"a configured node's address", func(r *rig) { r.kernel.heard(addr(5), gid(7)); r.Unknown(1, gid(7), time.Now()) }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -64,7 +65,7 @@ func TestQuestions(t *testing.T) {
 	run(t, nil, 8, func(r *rig) {
 		for range 1000 {
 			r.Unknown(0x999, ib.GID{}, time.Now())
-			r.Wanted(addr(9), time.Now())
+			r.Wanted(addr(9), false, time.Now())
 		}
 		r.turn(time.Second)
 		if r.subnet.asked != 1 || len(r.kernel.asked) != 1 {
@@ -86,13 +87,39 @@ func TestQuestions(t *testing.T) {
 	})
 }
 
+// TestStrangersQuestions checks that hosts which have never answered leave others half of the questions.
+func TestStrangersQuestions(t *testing.T) {
+	run(t, nil, 8, func(r *rig) {
+		r.kernel.set(func() { r.kernel.waits = true })
+		ip := six
+		ask := func(n int, stranger bool) uint64 {
+			before := r.Counters().NodesAsked
+			for range n {
+				ip = ip.Next()
+				r.Wanted(ip, stranger, time.Now())
+			}
+			return r.Counters().NodesAsked - before
+		}
+		if n := ask(2000, true); n != bounds.MostForStrangers {
+			t.Errorf("strangers asked %d questions", n)
+		}
+		if n := ask(1000, false); n != bounds.Most-bounds.MostForStrangers {
+			t.Errorf("others asked %d questions", n)
+		}
+		r.turn(bounds.Rest)
+		if n := ask(100, true); n != 100 {
+			t.Errorf("later, strangers asked %d of 100 questions", n)
+		}
+	})
+}
+
 // TestAddresses checks that a learned node's addresses are followed.
 func TestAddresses(t *testing.T) {
 	run(t, nil, 8, func(r *rig) {
 		r.kernel.set(func() { r.kernel.have[addr(7)], r.kernel.have[six] = gid(7), gid(7) })
-		r.Wanted(addr(7), time.Now())
+		r.Wanted(addr(7), false, time.Now())
 		r.turn(time.Second)
-		r.Wanted(six, time.Now())
+		r.Wanted(six, false, time.Now())
 		r.turn(time.Second)
 		if x, ok := r.nodes.Find(gid(7)); !ok || x.IP4 != addr(7) || x.IP6 != six {
 			t.Errorf("it is %+v", x)
@@ -118,7 +145,7 @@ func TestAddresses(t *testing.T) {
 func TestAnotherAddress(t *testing.T) {
 	run(t, nil, 8, func(r *rig) {
 		r.kernel.set(func() { r.kernel.have[addr(7)] = gid(7) })
-		r.Wanted(addr(7), time.Now())
+		r.Wanted(addr(7), false, time.Now())
 		r.turn(time.Minute)
 		r.Claimed(addr(7), time.Now())
 		r.turn(time.Second)
@@ -129,7 +156,7 @@ func TestAnotherAddress(t *testing.T) {
 			r.kernel.have[addr(8)] = gid(7)
 		})
 		for range 6 {
-			r.Wanted(addr(8), time.Now())
+			r.Wanted(addr(8), false, time.Now())
 			r.turn(time.Second)
 		}
 		r.expect("another address", owners{addr(8): gid(7)})
@@ -144,7 +171,7 @@ func TestAgeing(t *testing.T) {
 	run(t, nil, 8, func(r *rig) {
 		for _, n := range []byte{7, 8, 9} {
 			r.kernel.set(func() { r.kernel.have[addr(n)] = gid(uint64(n)) })
-			r.Wanted(addr(n), time.Now())
+			r.Wanted(addr(n), false, time.Now())
 		}
 		r.turn(time.Second)
 		r.used[gid(8)] = true
@@ -166,7 +193,7 @@ func TestAgeing(t *testing.T) {
 func TestClaims(t *testing.T) {
 	run(t, nil, 8, func(r *rig) {
 		r.kernel.set(func() { r.kernel.have[addr(7)] = gid(7) })
-		r.Wanted(addr(7), time.Now())
+		r.Wanted(addr(7), false, time.Now())
 		r.turn(time.Second)
 		for range 60 {
 			r.Claimed(addr(7), time.Now())
@@ -186,7 +213,7 @@ func TestRoom(t *testing.T) {
 	run(t, nil, 2, func(r *rig) {
 		learn := func(n byte) {
 			r.kernel.set(func() { r.kernel.have[addr(n)] = gid(uint64(n)) })
-			r.Wanted(addr(n), time.Now())
+			r.Wanted(addr(n), false, time.Now())
 			r.turn(time.Second)
 		}
 		learn(5)

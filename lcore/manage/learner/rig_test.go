@@ -69,6 +69,7 @@ type kernel struct {
 	have    map[netip.Addr]ib.GID
 	believe map[netip.Addr]ib.GID
 	asked   []netip.Addr
+	waits   bool // it asks on IPoIB, and nobody answers yet
 	changes chan ibside.AddressChange
 }
 
@@ -101,7 +102,7 @@ func (k *kernel) Ask(ip netip.Addr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked = append(k.asked, ip)
-	if k.believe[ip].IsZero() {
+	if k.believe[ip].IsZero() && !k.waits {
 		k.answer(ip, k.have[ip])
 	}
 	return nil

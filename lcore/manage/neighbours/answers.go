@@ -24,7 +24,7 @@ func (n *Neighbours) HandleARP(worker int, f frame.Frame, now time.Time) {
 		n.heardBy(f, a.SPA, a.SHA, a.Op == frame.ARPReply, now)
 	}
 	if a.Op == frame.ARPRequest && !a.IsGratuitous() && !n.AnswersFor(a.TPA) {
-		n.wanted(a.TPA, now)
+		n.wanted(a.TPA, a.IsProbe() || n.isStranger(a.SPA), now)
 	}
 	if a.Op != frame.ARPRequest || a.IsGratuitous() {
 		n.frames.NotForUs()
@@ -80,7 +80,7 @@ func (n *Neighbours) solicited(worker int, f frame.Frame, nd frame.NDFields, now
 		n.heardBy(f, f.Src(), nd.LinkLayer, false, now)
 	}
 	if !n.AnswersFor(nd.Target) {
-		n.wanted(nd.Target, now)
+		n.wanted(nd.Target, f.Src().IsUnspecified() || n.isStranger(f.Src()), now)
 	}
 	link, may := n.answersBy(nd.Target, f.Eth.Src())
 	if !may {

@@ -74,9 +74,10 @@ type Deps struct {
 	Local      *local.Addresses
 	Frames     *punt.Workers
 	Log        *ratelog.Logger
-	// Wanted is called when a RoCE host asks for an address that the bridge does not answer for, and Claimed when a
-	// station claims a node's.
-	Wanted, Claimed func(ip netip.Addr, now time.Time)
+	// Wanted is called when a RoCE host asks for an address that the bridge does not answer for; stranger: one that has never
+	// answered. Claimed is called when a station claims a node's.
+	Wanted  func(ip netip.Addr, stranger bool, now time.Time)
+	Claimed func(ip netip.Addr, now time.Time)
 	// Ready reports whether the bridge is ready.
 	Ready func() bool
 }

@@ -5,6 +5,7 @@ package neighbours_test
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,6 +95,20 @@ func TestConfirm(t *testing.T) {
 	r.Confirm(addr(4), otherMAC, 0, r.now)
 	if r.answer(hostMAC, addr(4)); r.confirmed(addr(4)) {
 		t.Error("another station has answered for a host that is not known")
+	}
+}
+
+// TestStrangersWant checks that what a host asks for is a stranger's question until it has answered, and so is a probe, which tells
+// nobody's address.
+func TestStrangersWant(t *testing.T) {
+	r := newRig(t, neighbours.Config{Max: 8, Version: 2, Confirm: true})
+	r.arp(hostMAC, addr(1), addr(100))
+	r.arp(hostMAC, addr(1), bridge)
+	r.answer(hostMAC, addr(1))
+	r.arp(hostMAC, addr(1), addr(101))
+	r.arp(otherMAC, netip.IPv4Unspecified(), addr(102))
+	if want := []wanted{{addr(100), true}, {addr(101), false}, {addr(102), true}}; !slices.Equal(r.wanted, want) {
+		t.Errorf("asked for %v, want %v", r.wanted, want)
 	}
 }
 

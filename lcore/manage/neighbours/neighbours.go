@@ -26,7 +26,8 @@ type Neighbours struct {
 	frames   *punt.Workers
 	log      *ratelog.Logger
 
-	wanted, claimed func(ip netip.Addr, now time.Time)
+	wanted  func(ip netip.Addr, stranger bool, now time.Time)
+	claimed func(ip netip.Addr, now time.Time)
 
 	hosts     *schedule.Hosts
 	searcher  *searcher

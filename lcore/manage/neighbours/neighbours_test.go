@@ -69,7 +69,8 @@ type rig struct {
 	worker   *worker
 	now      time.Time
 
-	wanted, claimed []netip.Addr
+	wanted  []wanted
+	claimed []netip.Addr
 }
 
 func newRig(t *testing.T, c neighbours.Config) *rig {
@@ -83,12 +84,19 @@ func newRig(t *testing.T, c neighbours.Config) *rig {
 		Tables: ts.Hosts, NodeTables: ts.Nodes, Nodes: nodes{node}, ProxyQPs: r.proxyQPs, Frames: punt.NewWorkers([]punt.Worker{r.worker}),
 		Local: &local.Addresses{Link: frame.Link{MAC: bridgeMAC}, IPs: []netip.Prefix{netip.PrefixFrom(bridge, 24)}},
 		Log:   ratelog.New(slog.New(slog.NewTextHandler(io.Discard, nil))), Ready: func() bool { return true },
-		Wanted: func(ip netip.Addr, _ time.Time) { r.wanted = append(r.wanted, ip) }, Claimed: func(ip netip.Addr, _ time.Time) { r.claimed = append(r.claimed, ip) },
+		Wanted:  func(ip netip.Addr, stranger bool, _ time.Time) { r.wanted = append(r.wanted, wanted{ip, stranger}) },
+		Claimed: func(ip netip.Addr, _ time.Time) { r.claimed = append(r.claimed, ip) },
 	})
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// wanted is an address that a host asks for.
+type wanted struct {
+	ip       netip.Addr
+	stranger bool
 }
 
 // arp delivers an ARP request from a host, and returns how many frames answer it.

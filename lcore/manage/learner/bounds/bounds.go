@@ -11,6 +11,8 @@ const (
 	Rest = 3 * time.Second
 	// Most is how many questions may rest at a time: anybody on the wire can cause them.
 	Most = 1024
+	// MostForStrangers is how many may when one more comes from a host that has never answered.
+	MostForStrangers = Most / 2
 )
 
 // Questions are those of the last seconds. The zero value has none.
@@ -18,22 +20,22 @@ type Questions[K comparable] struct {
 	asked map[K]time.Time
 }
 
-// Begin reports whether to ask: not when it was asked for within Rest; and full, when too many others were.
-func (q *Questions[K]) Begin(k K, now time.Time) (begin, full bool) {
+// Begin reports whether to ask: not when it was asked for within Rest; and full, when most others or more were.
+func (q *Questions[K]) Begin(k K, most int, now time.Time) (begin, full bool) {
 	if q.Open(k, now) {
 		return false, false
 	}
 	if q.asked == nil {
 		q.asked = map[K]time.Time{}
 	}
-	if len(q.asked) >= Most {
+	if len(q.asked) >= most {
 		for old, at := range q.asked {
 			if now.Sub(at) >= Rest {
 				delete(q.asked, old)
 			}
 		}
 	}
-	if len(q.asked) >= Most {
+	if len(q.asked) >= most {
 		return false, true
 	}
 	q.asked[k] = now

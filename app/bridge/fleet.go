@@ -110,7 +110,7 @@ func joinFleet(b *Bridge, shared Shared) error {
 	}
 	m.agrees = agreement{store: store, inForce: b.Config, name: m.name, silent: m.silent, founded: &m.gate.founded}
 	m.barred = b.Barred
-	m.pushes = pushes{store: store, name: m.name, file: shared.File, inForce: b.configuration,
+	m.pushes = pushes{store: store, name: m.name, file: shared.File, current: shared.Configuration, inForce: b.configuration,
 		unready: func(ctx context.Context) string { return whyUnready(ctx, b) }, agrees: &m.agrees, log: b.log}
 	m.pushes.follows.Store(&shared.Configuration)
 	b.membership, b.alone, b.reloaded = m, errFleetDrain, m.pushes.reloaded

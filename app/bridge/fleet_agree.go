@@ -67,13 +67,11 @@ func (a *agreement) again(ctx context.Context) {
 func (a *agreement) compare(ctx context.Context) (why string, err error) {
 	ctx, end := context.WithTimeout(ctx, compareEvery)
 	defer end()
-	if a.founded.Load() == 0 {
-		founded, err := a.store.Founded(ctx)
-		if err != nil {
-			return "", err
-		}
-		a.founded.Store(founded)
+	founded, err := a.store.Founded(ctx) // anew where etcd was emptied
+	if err != nil {
+		return "", err
 	}
+	a.founded.Store(founded)
 	own := published(a.inForce().Shared())
 	if err = a.store.Publish(ctx, a.name, own); err != nil {
 		return "", err

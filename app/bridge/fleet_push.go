@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,9 +37,10 @@ type Shared struct {
 // happen: who is not told to have what is proposed has what is current, and so a proposal that is gone is undone.
 type pushes struct {
 	store   *etcd.Store
-	name    string // of the member
-	file    string // that the current one is kept in
-	kept    uint64 // the version there
+	name    string             // of the member
+	file    string             // that the current one is kept in
+	kept    etcd.Configuration // what is there
+	current etcd.Configuration // the last that was
 	inForce *configuration
 	unready func(context.Context) string
 	agrees  *agreement
@@ -67,7 +69,7 @@ func StartWith(ctx context.Context, cfg *config.Config, file string, log *slog.L
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	now, err := store.Configurations(ctx, nil)
-	if err == nil {
+	if err == nil && now.Current.Version > 0 {
 		s.Configuration = now.Current
 	} else {
 		text, unread := os.ReadFile(file)
@@ -75,13 +77,17 @@ func StartWith(ctx context.Context, cfg *config.Config, file string, log *slog.L
 			unread = json.Unmarshal(text, &s.Configuration)
 		}
 		if unread != nil && !errors.Is(unread, fs.ErrNotExist) {
-			return nil, s, fmt.Errorf("bridge: %s is not what a bridge has kept of its fleet's configuration: %w; remove it, or have etcd answer: %w", file, unread, err)
+			return nil, s, fmt.Errorf("bridge: %s is not what a bridge has kept of its fleet's configuration: %w; remove it, or have etcd tell: %w", file, unread, cmp.Or(err, errNothingPushed))
 		}
-		log.Warn("fleet_push_kept", "version", s.Version, "file", file, "error", err)
+		if err != nil || s.Version > 0 {
+			log.Warn("fleet_push_kept", "version", s.Version, "file", file, "error", err)
+		}
 	}
 	to, err := with(cfg, &s.Configuration)
 	return to, s, err
 }
+
+var errNothingPushed = errors.New("there is nothing pushed")
 
 // with returns a configuration with what its fleet shares in place of what it had.
 func with(cfg *config.Config, c *etcd.Configuration) (*config.Config, error) {
@@ -127,7 +133,14 @@ func (p *pushes) look(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	p.seen = now
+	if now != p.seen { // etcd may have been emptied, and know nothing of this member
+		p.seen, p.told = now, etcd.Follower{}
+	}
+	if now.Current.Version == 0 && p.current.Version > 0 { // etcd was emptied: the next look has what is put back, by whomever
+		_ = p.store.PutBack(asking, &p.current)
+		return
+	}
+	p.current = now.Current
 	to := &now.Current
 	if x := now.Proposal; x != nil {
 		p.check(x)
@@ -165,7 +178,7 @@ func (p *pushes) check(x *etcd.Proposal) {
 // follow has the bridge have a configuration, if it does not have it.
 func (p *pushes) follow(ctx context.Context, to *etcd.Configuration) {
 	was := p.follows.Load()
-	if was.Version == to.Version {
+	if *was == *to {
 		p.says.Tried, p.says.Failed = to.Version, ""
 		return
 	}
@@ -193,10 +206,10 @@ func (p *pushes) follow(ctx context.Context, to *etcd.Configuration) {
 
 // keep writes the current configuration to the bridge's file.
 func (p *pushes) keep(c *etcd.Configuration) {
-	if p.kept == c.Version {
+	if p.kept == *c {
 		return
 	}
-	p.kept = c.Version
+	p.kept = *c
 	text, err := json.Marshal(c)
 	if err == nil {
 		err = os.WriteFile(p.file+"~", text, 0o600) // Q_Keys are in it

@@ -73,6 +73,7 @@ type bridgeFleet struct {
 	build   string        // the program of members that are started; "": this one
 	keys    string        // lines that members' [fleet] has besides
 	behind  time.Duration // of what has left members, a fault may lose as much now
+	gone    int           // assignments that etcd had, and has no more
 	late    time.Duration // what a fault took to happen, in which it may lose, too
 	traffic *fleetTraffic // nil: none has begun
 }
@@ -377,6 +378,7 @@ func TestFleetOfBridges(t *testing.T) {
 	f.differ()
 	f.cuts(right, moment)
 	f.without(right, all)
+	f.setBack(right)
 	t.Log("\n" + f.ctl(1, "show", "fleet"))
 	t.Log("\n" + f.ctl(2, "show", "shares"))
 	f.conserved()

@@ -49,7 +49,7 @@ func (x *fleetTraffic) judge(what string, most time.Duration, next int, until ma
 	x.f.figure(what, time.Duration(lost)*time.Second/fleetRate)
 }
 
-// assignment returns the number of the newest assignment that a member which runs knows of.
+// assignment returns how many assignments there have been, as far as a member which runs knows.
 func (f *bridgeFleet) assignment() (newest int) {
 	f.t.Helper()
 	for _, n := range slices.Sorted(maps.Keys(f.members)) {
@@ -64,7 +64,7 @@ func (f *bridgeFleet) assignment() (newest int) {
 		}
 		newest = max(newest, number)
 	}
-	return newest
+	return f.gone + newest
 }
 
 // conserved ends the members, and checks that each has sent what it received but for what it dropped, by its own counters,

@@ -57,7 +57,8 @@ func followed(p *program) (times, version int) {
 }
 
 // TestFleetPush gives two bridges another configuration, which a third one takes when it comes; has one refuse one, which
-// changes nothing; has one turn unready, which is undone; and kills a push, which is undone, too.
+// changes nothing; has one turn unready, which is undone; kills a push, which is undone, too; and has etcd lose it, which gets it
+// back.
 func TestFleetPush(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -100,5 +101,9 @@ func TestFleetPush(t *testing.T) {
 	f.members[1].await("that m1 goes back", func() bool { n, _ := followed(f.members[1]); return n == 5 })
 	f.members[1].await("that m1 says so", func() bool { return strings.Contains(f.ctl(2, "show", "fleet"), "version 1 by m1, m2, m3.") })
 	is("killed", 5)
+	f.replaced(func(n int) { f.segment.do(t, "rm -rf "+f.etcd[n].data()) })
+	f.numbered(1, func(is int) bool { return is > 0 })
+	f.members[1].await("that etcd has it again", func() bool { return strings.Contains(f.ctl(2, "show", "fleet"), "version 1 by m1, m2, m3.") })
+	is("etcd has lost its data", 5)
 	f.share("a third each at the end", shares.Hosts/3, 1, 2, 3)
 }

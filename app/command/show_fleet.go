@@ -55,9 +55,9 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 		if name == s.Member {
 			name += " (this)"
 		}
-		part.Rows = append(part.Rows, []any{name, memberState(&m), m.Weight, hosts, groups, gidOrNil(s.GIDs[m.Member]), m.Epoch, Age(m.Ago)})
+		part.Rows = append(part.Rows, []any{name, memberState(&m), m.Weight, hosts, groups, gidOrNil(s.GIDs[m.Member]), m.Epoch.Number, Age(m.Ago)})
 	}
-	part.Note = fmt.Sprintf("The fleet is %s, and its assignment number %d. This bridge has %d host and %d group shares open.", s.Name, s.Epoch, s.Hosts, s.Groups)
+	part.Note = fmt.Sprintf("The fleet is %s, and its assignment number %v. This bridge has %d host and %d group shares open.", s.Name, s.Epoch, s.Hosts, s.Groups)
 	part.Note = notes(part.Note, versionsOf(s.Configured))
 	if s.Why != "" {
 		part.Note = notes(part.Note, "It does no part of the work: "+s.Why+".")

@@ -123,7 +123,7 @@ var events = []event{
 	{"fleet_push_refused", "warn", "The program", "The bridge could not have the configuration of this `version` that is pushed `by` somebody (`causeway push`), and why. Nothing is changed."},
 	{"fleet_push_followed", "info", "The program", "The bridge has the pushed configuration of this `version`, or went back to it: a push was undone. Version 0 is its file alone."},
 	{"fleet_push_failed", "error", "The program", "It could not change to that configuration, and why. It is tried again every five seconds."},
-	{"fleet_push_kept", "warn", "The program", "The bridge starts without etcd, with the pushed configuration that it has in a `file`; version 0: it has none, and starts with its own file alone."},
+	{"fleet_push_kept", "warn", "The program", "The bridge starts with the pushed configuration that it has in a `file`, because etcd does not answer (`error`), or has lost it; version 0: it has none, and starts with its own file alone."},
 	{"fleet_push_unkept", "warn", "The program", "The bridge could not write the pushed configuration to that file. A start without etcd would be with an earlier one."},
 	{"fleet_peer_up", "info", "The program", "The bridge hears another `member` of its fleet on this `fabric`, and is heard there."},
 	{"fleet_peer_down", "warn info", "The program", "It is not so any more, and by BFD's `diagnostic` why: `Control Detection Time Expired` is that this bridge does not hear the member, `Neighbor Signaled Session Down` that the member does not hear this bridge. Info: the member has ended, or has started anew."},

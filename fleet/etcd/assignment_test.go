@@ -5,6 +5,7 @@ package etcd
 import (
 	"testing"
 
+	"causeway/fleet/right"
 	"causeway/fleet/shares"
 )
 
@@ -18,12 +19,12 @@ func TestForeignOwner(t *testing.T) {
 		}{{-2, false}, {shares.Nobody, true}, {0, true}, {1, true}, {2, false}} {
 			was := owners[7]
 			owners[7] = c.owner
-			text, err := encode(3, a)
+			text, err := encode(right.Epoch{Number: 3, ID: 7}, right.Epoch{Number: 2, ID: 9}, a)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if epoch, _, err := decode(text); (err == nil) != c.good || c.good && epoch != 3 {
-				t.Errorf("member %d of 2: epoch %d, %v", c.owner, epoch, err)
+			if e, err := decode(text); (err == nil) != c.good || c.good && (e.Epoch != right.Epoch{Number: 3, ID: 7} || e.Follows != right.Epoch{Number: 2, ID: 9}) {
+				t.Errorf("member %d of 2: %+v, %v", c.owner, e, err)
 			}
 			owners[7] = was
 		}

@@ -67,6 +67,7 @@ type Configurations struct {
 	Current  Configuration
 	Proposal *Proposal // nil: there is none
 	revision [2]int64  // of their keys
+	watches  int64     // as in Store
 }
 
 // Configurations returns what there is. When that is what last has, it is not read again.
@@ -91,7 +92,8 @@ func (s *Store) Configurations(ctx context.Context, last *Configurations) (*Conf
 		}
 		return r
 	}
-	if last != nil {
+	watches := s.watches.Load()
+	if last != nil && last.watches == watches {
 		if kvs, err := get(clientv3.WithKeysOnly()); err != nil || revisions(kvs) == last.revision {
 			return last, err
 		}
@@ -100,7 +102,7 @@ func (s *Store) Configurations(ctx context.Context, last *Configurations) (*Conf
 	if err != nil {
 		return last, err
 	}
-	c := &Configurations{revision: revisions(kvs)}
+	c := &Configurations{revision: revisions(kvs), watches: watches}
 	if kvs[0] != nil {
 		err = unmarshal(kvs[0], &c.Current)
 	}
@@ -113,6 +115,21 @@ func (s *Store) Configurations(ctx context.Context, last *Configurations) (*Conf
 func unmarshal(kv *mvccpb.KeyValue, to any) error {
 	if err := json.Unmarshal(kv.Value, to); err != nil {
 		return fmt.Errorf("etcd: %s was not written by a fleet of this version: %w", kv.Key, err)
+	}
+	return nil
+}
+
+// PutBack makes a configuration the current one where etcd has none: it was emptied.
+func (s *Store) PutBack(ctx context.Context, c *Configuration) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	key := s.currentKey()
+	_, err = s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, string(text)), clientv3.OpPut(s.versionKey(), strconv.FormatUint(c.Version, 10))).Commit()
+	if err != nil {
+		return fmt.Errorf("etcd: write %s: %w", key, err)
 	}
 	return nil
 }

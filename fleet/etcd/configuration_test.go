@@ -107,3 +107,21 @@ func TestFollowers(t *testing.T) {
 		t.Errorf("followers are %+v, %v", all, err)
 	}
 }
+
+// TestPutBack: an etcd that was emptied gets back what was current, once, and the next push has the next version.
+func TestPutBack(t *testing.T) {
+	c := dial(t)
+	s := etcd.New(c, "test")
+	is := (&seen{t, s, nil}).is
+	for _, put := range []etcd.Configuration{{Version: 1, Text: "a", By: "me"}, {Version: 7, Text: "b", By: "another"}} {
+		if err := s.PutBack(t.Context(), &put); err != nil {
+			t.Fatal(err)
+		}
+		is("put back", 1, 0)
+	}
+	p, err := s.Push(t.Context(), "b", "me")
+	if err != nil || p.Proposal.Version != 2 {
+		t.Fatal(p, err)
+	}
+	is("then pushed", 1, 2)
+}

@@ -3,14 +3,17 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 // A server of etcd whose disk is stalled takes requests and answers none, for as long as that takes; it says that it leads when
@@ -91,12 +94,14 @@ func (s *Store) getAll(ctx context.Context, gets ...clientv3.Op) ([]*etcdserverp
 }
 
 // watch gives all that the fleet has there to read, and then each change to f. It fails when etcd has no leader, or its server does
-// not tell what another has committed, so that who asks another of its servers gets on.
-func (s *Store) watch(ctx context.Context, read func([]*mvccpb.KeyValue) error, f func(*clientv3.Event) error) error {
+// not tell what another has committed, so that who asks another of its servers gets on; and when the connection ends: an etcd that
+// was set back meanwhile tells nothing of that, and has each revision again. A client's Watcher would go on in silence.
+func (s *Store) watch(ctx context.Context, read func([]*mvccpb.KeyValue) error, f func(*mvccpb.Event) error) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	timed, end := context.WithTimeout(ctx, readPatience)
 	defer end()
+	s.watches.Add(1)
 	got, err := s.get(timed, s.prefix, clientv3.WithPrefix())
 	if err == nil {
 		err = read(got.Kvs)
@@ -104,13 +109,49 @@ func (s *Store) watch(ctx context.Context, read func([]*mvccpb.KeyValue) error, 
 	if err != nil {
 		return err
 	}
-	watcher := clientv3.NewWatcher(s.client) // a connection of its own: that of a watch that has failed may be another watch's, too
-	defer watcher.Close()
-	err = s.follow(ctx, watcher.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1)), got.Header.Revision, f)
+	if was := s.renewed.Load(); was > got.Header.Revision { // etcd was set back since, or this was renewed just now
+		s.renewed.CompareAndSwap(was, got.Header.Revision)
+	}
+	events, ended, err := s.stream(ctx, got.Header.Revision+1)
+	if err == nil {
+		err = s.follow(ctx, events, ended, got.Header.Revision, f)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return fmt.Errorf("etcd: watch %s: %w", s.prefix, err)
+}
+
+// stream has one of etcd's servers tell of changes from a revision on, until ctx ends, or what is in ended.
+func (s *Store) stream(ctx context.Context, from int64) (events <-chan *etcdserverpb.WatchResponse, ended <-chan error, err error) {
+	// The limit is that of the client's other calls.
+	stream, err := etcdserverpb.NewWatchClient(s.client.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	if err != nil {
+		return nil, nil, err
+	}
+	create := &etcdserverpb.WatchCreateRequest{Key: []byte(s.prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(s.prefix)), StartRevision: from}
+	if err := stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
+		return nil, nil, err
+	}
+	came, failed := make(chan *etcdserverpb.WatchResponse), make(chan error, 1)
+	go func() {
+		for {
+			r, err := stream.Recv()
+			if err == nil && r.Canceled {
+				err = errors.New(cmp.Or(r.CancelReason, "its server has ended it"))
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case came <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return came, failed, nil
 }
 
 // errBehind is returned by a watch whose server does not learn what the others commit.
@@ -124,18 +165,16 @@ const (
 )
 
 // follow gives events of a watch to f. It fails when a renewal of this store has succeeded and the watch does not tell of it.
-func (s *Store) follow(ctx context.Context, events clientv3.WatchChan, from int64, f func(*clientv3.Event) error) error {
+func (s *Store) follow(ctx context.Context, events <-chan *etcdserverpb.WatchResponse, ended <-chan error, from int64, f func(*mvccpb.Event) error) error {
 	ticks := time.NewTicker(behindEvery)
 	defer ticks.Stop()
 	for times := 0; ; {
 		select {
-		case r, more := <-events:
-			if !more {
-				return errors.Join(ctx.Err(), errors.New("the connection ended"))
-			}
-			if err := r.Err(); err != nil {
-				return err
-			}
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case r := <-events:
 			for _, e := range r.Events {
 				if err := f(e); err != nil {
 					return err

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"causeway/fleet/etcd/etcdtest"
 	"causeway/fleet/peers"
@@ -64,9 +64,9 @@ func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		s, events, failed := New(nil, "test"), make(chan clientv3.WatchResponse, 1), make(chan error, 1)
+		s, events, failed := New(nil, "test"), make(chan *etcdserverpb.WatchResponse, 1), make(chan error, 1)
 		go func() {
-			failed <- s.follow(ctx, events, 1, func(*clientv3.Event) error {
+			failed <- s.follow(ctx, events, nil, 1, func(*mvccpb.Event) error {
 				time.Sleep(time.Second)
 				return nil
 			})
@@ -83,7 +83,7 @@ func TestFollow(t *testing.T) {
 		time.Sleep(time.Minute)
 		lives("nothing was renewed")
 		for revision := range int64(20) {
-			events <- clientv3.WatchResponse{Events: []*clientv3.Event{{Kv: &mvccpb.KeyValue{ModRevision: 2 + revision}}}}
+			events <- &etcdserverpb.WatchResponse{Events: []*mvccpb.Event{{Kv: &mvccpb.KeyValue{ModRevision: 2 + revision}}}}
 			s.renewed.Store(2 + revision)
 			lives("what was renewed is under way")
 		}
@@ -151,14 +151,23 @@ func TestWatchBehind(t *testing.T) {
 	s.renew(1)
 	s.renew(2)
 	seen := make(chan uint64, 100)
+	tell := func(e right.Event) {
+		if !e.Complete {
+			seen <- e.Record.Renewals
+		}
+	}
 	for range 2 {
-		s.renewed.Add(1 << 40) // as if another server had committed more
-		if err := s.Watch(s.ctx, func(e right.Event) { seen <- e.Record.Renewals }); !errors.Is(err, errBehind) {
+		err := s.Watch(s.ctx, func(e right.Event) {
+			if tell(e); e.Complete {
+				time.AfterFunc(behindEvery, func() { s.renewed.Add(1 << 40) }) // as if another server had committed more
+			}
+		})
+		if !errors.Is(err, errBehind) {
 			t.Fatal(err)
 		}
 	}
 	s.renew(3)
-	go func() { _ = s.Watch(s.ctx, func(e right.Event) { seen <- e.Record.Renewals }) }() // it ends with ctx
+	go func() { _ = s.Watch(s.ctx, tell) }() // it ends with ctx
 	lists, ended := make(chan map[string]peers.Record, 100), make(chan error, 1)
 	go func() { ended <- s.WatchPeers(s.ctx, func(all map[string]peers.Record) { lists <- all }) }()
 	for _, want := range []uint64{2, 2, 3} {
@@ -248,7 +257,7 @@ func TestLateRenewal(t *testing.T) {
 		t.Error("a renewal without an answer was not carried out")
 	}
 	s.renew(7)
-	if err := s.Renew(s.ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: 8, Epoch: 1}); !errors.Is(err, right.ErrEpoch) {
+	if err := s.Renew(s.ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: 8, Epoch: right.Epoch{Number: 1}}); !errors.Is(err, right.ErrEpoch) {
 		t.Errorf("with another assignment's number: %v", err)
 	}
 }

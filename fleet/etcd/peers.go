@@ -93,7 +93,7 @@ func (s *Store) WatchPeers(ctx context.Context, f func(all map[string]peers.Reco
 		}
 		f(maps.Clone(all))
 		return nil
-	}, func(e *clientv3.Event) error {
+	}, func(e *mvccpb.Event) error {
 		is, err := change(e.Kv, e.Type == mvccpb.DELETE)
 		if is && err == nil {
 			f(maps.Clone(all))

@@ -2,7 +2,7 @@
 
 // Package etcd keeps a fleet's assignment and its members' records in etcd, version 3.4 or later.
 //
-//	PREFIX/epoch           the assignment's number, which transactions compare
+//	PREFIX/epoch           the assignment's number and ID, which transactions compare
 //	PREFIX/assignment      the assignment, written with its number in one transaction
 //	PREFIX/members/NAME    a member's record
 //	PREFIX/notes/NAME      what a member told last of shares that are about to pass
@@ -21,7 +21,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 
@@ -38,6 +38,7 @@ type Store struct {
 	prefix  string
 	renewed atomic.Int64 // the revision of the last renewal that succeeded
 	last    atomic.Int64 // the revision of the member's record, as far as it is known
+	watches atomic.Int64 // that have begun: of what was read before the last, etcd may have something else by the same revision
 }
 
 // New returns the store of a fleet by a client, which stays the caller's.
@@ -55,7 +56,8 @@ func (s *Store) processKey(name string) string {
 
 // assignment is how an assignment is kept: an owner and an heir is a byte of the text, its index among the members.
 type assignment struct {
-	Epoch   uint64          `json:"epoch"`
+	Epoch   right.Epoch     `json:"epoch"`
+	Follows right.Epoch     `json:"follows"`
 	Members []shares.Member `json:"members"`
 	Owner   []byte          `json:"owner"`
 	Heir    []byte          `json:"heir"`
@@ -64,8 +66,8 @@ type assignment struct {
 	Unanimous bool              `json:"unanimous,omitempty"`
 }
 
-func encode(epoch uint64, a *shares.Assignment) ([]byte, error) {
-	kept := assignment{epoch, a.Members, make([]byte, shares.Count), make([]byte, shares.Count), map[string]string{}, a.Unanimous}
+func encode(epoch, follows right.Epoch, a *shares.Assignment) ([]byte, error) {
+	kept := assignment{epoch, follows, a.Members, make([]byte, shares.Count), make([]byte, shares.Count), map[string]string{}, a.Unanimous}
 	for s, member := range a.Pins {
 		kept.Pins[s.String()] = member
 	}
@@ -75,19 +77,19 @@ func encode(epoch uint64, a *shares.Assignment) ([]byte, error) {
 	return json.Marshal(kept)
 }
 
-func decode(text []byte) (uint64, *shares.Assignment, error) {
+func decode(text []byte) (e right.Event, err error) {
 	var kept assignment
 	if err := json.Unmarshal(text, &kept); err != nil {
-		return 0, nil, err
+		return e, err
 	}
 	if len(kept.Owner) != shares.Count || len(kept.Heir) != shares.Count {
-		return 0, nil, fmt.Errorf("it has %d owners and %d heirs; there are %d shares", len(kept.Owner), len(kept.Heir), shares.Count)
+		return e, fmt.Errorf("it has %d owners and %d heirs; there are %d shares", len(kept.Owner), len(kept.Heir), shares.Count)
 	}
 	a := &shares.Assignment{Members: kept.Members, Pins: map[shares.Share]string{}, Unanimous: kept.Unanimous}
 	for name, member := range kept.Pins {
 		s, err := shares.ParseShare(name)
 		if err != nil {
-			return 0, nil, err
+			return e, err
 		}
 		a.Pins[s] = member
 	}
@@ -95,11 +97,11 @@ func decode(text []byte) (uint64, *shares.Assignment, error) {
 		a.Owner[i], a.Heir[i] = int8(kept.Owner[i]), int8(kept.Heir[i])
 		for _, m := range []int8{a.Owner[i], a.Heir[i]} {
 			if m != shares.Nobody && (m < 0 || int(m) >= len(a.Members)) {
-				return 0, nil, fmt.Errorf("%v belongs to member %d of %d", shares.Share(i), m, len(a.Members))
+				return e, fmt.Errorf("%v belongs to member %d of %d", shares.Share(i), m, len(a.Members))
 			}
 		}
 	}
-	return kept.Epoch, a, nil
+	return right.Event{Epoch: kept.Epoch, Follows: kept.Follows, Assignment: a}, nil
 }
 
 // Watch implements right.Store.
@@ -110,8 +112,9 @@ func (s *Store) Watch(ctx context.Context, f func(right.Event)) error {
 				return err
 			}
 		}
+		f(right.Event{Complete: true})
 		return nil
-	}, func(e *clientv3.Event) error {
+	}, func(e *mvccpb.Event) error {
 		if e.Type == mvccpb.DELETE {
 			return nil // a record that an operator removed says nothing: its member may still forward
 		}
@@ -138,7 +141,7 @@ func (s *Store) tell(kv *mvccpb.KeyValue, f func(right.Event)) error {
 	var err error
 	switch key := string(kv.Key); {
 	case key == s.assignmentKey():
-		e.Epoch, e.Assignment, err = decode(kv.Value)
+		e, err = decode(kv.Value)
 	case strings.HasPrefix(key, s.memberKey("")):
 		err = json.Unmarshal(kv.Value, &e.Record)
 		e.Record.Revision = kv.ModRevision
@@ -154,13 +157,16 @@ func (s *Store) tell(kv *mvccpb.KeyValue, f func(right.Event)) error {
 	return nil
 }
 
-// at is true while the assignment has a number.
-func (s *Store) at(epoch uint64) clientv3.Cmp {
-	if epoch == 0 {
+// at is true while the assignment is that of an epoch.
+func (s *Store) at(epoch right.Epoch) clientv3.Cmp {
+	if epoch == (right.Epoch{}) {
 		return clientv3.Compare(clientv3.CreateRevision(s.epochKey()), "=", 0)
 	}
-	return clientv3.Compare(clientv3.Value(s.epochKey()), "=", strconv.FormatUint(epoch, 10))
+	return clientv3.Compare(clientv3.Value(s.epochKey()), "=", valueOf(epoch))
 }
+
+// valueOf is how an epoch is kept.
+func valueOf(e right.Epoch) string { return fmt.Sprintf("%d %016x", e.Number, e.ID) }
 
 // Renew implements right.Store. It is sent again while there is no answer: what is carried out late, after it has been or after
 // another record of the member, changes nothing.
@@ -196,7 +202,7 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 			before = clientv3.Compare(clientv3.Value(name), "=", string(kv.Value))
 		}
 		if has != own {
-			if has.Claim+1 != own.Claim {
+			if has.Claim >= own.Claim {
 				return right.ErrReplaced
 			}
 			when := []clientv3.Cmp{s.at(r.Epoch), before}
@@ -256,7 +262,8 @@ func (s *Store) Tell(ctx context.Context, n right.Note) error {
 
 // Propose implements right.Store.
 func (s *Store) Propose(ctx context.Context, p right.Proposal) error {
-	text, err := encode(p.Epoch+1, p.Assignment)
+	next := right.Epoch{Number: p.Epoch.Number + 1, ID: rand.Uint64()}
+	text, err := encode(next, p.Epoch, p.Assignment)
 	if err != nil {
 		return err
 	}
@@ -268,7 +275,7 @@ func (s *Store) Propose(ctx context.Context, p right.Proposal) error {
 		}
 		when = append(when, clientv3.Compare(clientv3.Value(s.processKey(by.Member)), "=", string(holds)))
 	}
-	return s.write(ctx, when, clientv3.OpPut(s.epochKey(), strconv.FormatUint(p.Epoch+1, 10)), clientv3.OpPut(s.assignmentKey(), string(text)))
+	return s.write(ctx, when, clientv3.OpPut(s.epochKey(), valueOf(next)), clientv3.OpPut(s.assignmentKey(), string(text)))
 }
 
 func (s *Store) write(ctx context.Context, when []clientv3.Cmp, ops ...clientv3.Op) error {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -38,10 +40,13 @@ func dial(t *testing.T) *clientv3.Client {
 
 // said is an event in a line.
 func said(e right.Event) string {
-	if e.Assignment != nil {
-		return fmt.Sprintf("epoch %d of %d", e.Epoch, len(e.Assignment.Members))
+	switch {
+	case e.Assignment != nil:
+		return fmt.Sprintf("epoch %v after %v, of %d", e.Epoch, e.Follows, len(e.Assignment.Members))
+	case e.Complete:
+		return "complete"
 	}
-	return fmt.Sprintf("%s at %d, %d renewals", e.Record.Member, e.Record.Epoch, e.Record.Renewals)
+	return fmt.Sprintf("%s at %v, %d renewals", e.Record.Member, e.Record.Epoch, e.Record.Renewals)
 }
 
 // watched collects what a store tells, until the test ends.
@@ -65,6 +70,24 @@ func watched(t *testing.T, s *etcd.Store) (next func(n int) []string, failed cha
 	}, failed
 }
 
+// newest returns the epoch of the assignment that a store has.
+func newest(t *testing.T, s *etcd.Store) (is right.Epoch) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := s.Watch(ctx, func(e right.Event) {
+		if e.Assignment != nil {
+			is = e.Epoch
+		} else if e.Complete {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	return is
+}
+
 func plan(names ...string) *shares.Assignment {
 	var all []shares.Member
 	for _, n := range names {
@@ -80,19 +103,29 @@ func TestStore(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	early, _ := watched(t, s)
+	epochs := []right.Epoch{{}, {}, {}}
 	record := func(epoch, n uint64) right.Record {
-		return right.Record{Member: "a", Process: 7, Claim: 1, Epoch: epoch, Renewals: n}
+		return right.Record{Member: "a", Process: 7, Claim: 1, Epoch: epochs[epoch], Renewals: n}
+	}
+	propose := func(epoch uint64, names ...string) error {
+		err := s.Propose(ctx, right.Proposal{Epoch: epochs[epoch], Assignment: plan(names...)})
+		epochs[epoch+1] = newest(t, s)
+		return err
 	}
 	var got []error
 	for _, f := range []func() error{
 		func() error { return s.Renew(ctx, record(0, 1)) },
-		func() error { return s.Propose(ctx, right.Proposal{Epoch: 0, Assignment: plan("a", "b")}) },
-		func() error { return s.Propose(ctx, right.Proposal{Epoch: 0, Assignment: plan("a")}) },
+		func() error { return propose(0, "a", "b") },
+		func() error { return propose(0, "a") },
 		func() error { return s.Renew(ctx, record(0, 2)) },
 		func() error { return s.Renew(ctx, record(1, 3)) },
 		func() error { return etcd.New(c, "other").Renew(ctx, record(0, 4)) },
-		func() error { return s.Renew(ctx, record(2, 5)) },
-		func() error { return s.Propose(ctx, right.Proposal{Epoch: 1, Assignment: plan("a", "b", "c")}) },
+		func() error {
+			r := record(1, 5)
+			r.Epoch.ID++ // of an etcd that was set back
+			return s.Renew(ctx, r)
+		},
+		func() error { return propose(1, "a", "b", "c") },
 		func() error { return s.Renew(ctx, record(1, 6)) },
 	} {
 		got = append(got, f())
@@ -101,11 +134,11 @@ func TestStore(t *testing.T) {
 	if want := []error{nil, nil, e, e, nil, nil, e, nil, e}; !slices.EqualFunc(got, want, func(a, b error) bool { return errors.Is(a, b) }) {
 		t.Errorf("%v\nand not\n%v", got, want)
 	}
-	if lines, want := early(4), []string{"a at 0, 1 renewals", "epoch 1 of 2", "a at 1, 3 renewals", "epoch 2 of 3"}; !slices.Equal(lines, want) {
+	if lines, want := early(5), []string{"complete", "a at 0, 1 renewals", "epoch 1 after 0, of 2", "a at 1, 3 renewals", "epoch 2 after 1, of 3"}; !slices.Equal(lines, want) {
 		t.Errorf("told were %q", lines)
 	}
 	late, _ := watched(t, s)
-	if lines, want := late(2), []string{"epoch 2 of 3", "a at 1, 3 renewals"}; !slices.Equal(lines, want) {
+	if lines, want := late(3), []string{"epoch 2 after 1, of 3", "a at 1, 3 renewals", "complete"}; !slices.Equal(lines, want) {
 		t.Errorf("told late were %q", lines)
 	}
 	if _, err := c.Delete(ctx, "/causeway/test/members/a"); err != nil {
@@ -129,15 +162,16 @@ func TestStoreProcesses(t *testing.T) {
 		process, claim uint64
 		want           error
 	}{
-		{1, 0, r}, {1, 2, r}, {1, 1, nil}, {1, 1, nil}, {2, 1, r}, {2, 3, r}, {2, 2, nil}, {1, 1, r}, {1, 2, r}, {2, 2, nil}, {3, 2, r}, {3, 3, nil},
+		{1, 0, r}, {1, 1, nil}, {1, 1, nil}, {2, 1, r}, {2, 2, nil}, {1, 1, r}, {1, 2, r}, {2, 2, nil}, {3, 2, r}, {3, 3, nil},
 		{1, 4, nil}, {2, 2, r}, {3, 3, r}, {1, 1, r}, // process 2 took the name from 1, which has it again; but the claim is an old one
 		{3, 5, nil}, {1, 4, r},
+		{1, 7, nil}, {3, 5, r}, {3, 8, nil}, // etcd was set back to before claims that there were
 	} {
 		if err := s.Renew(ctx, right.Record{Member: "a", Process: c.process, Claim: c.claim}); !errors.Is(err, c.want) {
 			t.Errorf("%d, process %d by claim %d: %v, want %v", i, c.process, c.claim, err, c.want)
 		}
 	}
-	if err := s.Renew(ctx, right.Record{Member: "a", Process: 3, Claim: 5, Epoch: 9}); !errors.Is(err, right.ErrEpoch) {
+	if err := s.Renew(ctx, right.Record{Member: "a", Process: 3, Claim: 8, Epoch: right.Epoch{Number: 9}}); !errors.Is(err, right.ErrEpoch) {
 		t.Errorf("of another assignment: %v", err)
 	}
 	if last, found, err := s.Record(ctx, "a"); err != nil || !found || last.Process != 3 {
@@ -147,8 +181,8 @@ func TestStoreProcesses(t *testing.T) {
 		by   right.Record
 		want error
 	}{
-		{right.Record{Member: "a", Process: 3, Claim: 4}, right.ErrEpoch}, {right.Record{Member: "a", Process: 1, Claim: 5}, right.ErrEpoch},
-		{right.Record{Member: "b", Process: 3, Claim: 5}, right.ErrEpoch}, {right.Record{Member: "a", Process: 3, Claim: 5}, nil},
+		{right.Record{Member: "a", Process: 3, Claim: 4}, right.ErrEpoch}, {right.Record{Member: "a", Process: 1, Claim: 8}, right.ErrEpoch},
+		{right.Record{Member: "b", Process: 3, Claim: 8}, right.ErrEpoch}, {right.Record{Member: "a", Process: 3, Claim: 8}, nil},
 	} {
 		if err := s.Propose(ctx, right.Proposal{Assignment: plan("a"), By: &c.by}); !errors.Is(err, c.want) {
 			t.Errorf("a proposal by %+v: %v, want %v", c.by, err, c.want)
@@ -200,12 +234,12 @@ func TestStoreAssignment(t *testing.T) {
 	want.Owner[5], want.Heir[6] = shares.Nobody, shares.Nobody
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := s.Propose(ctx, right.Proposal{Epoch: 0, Assignment: want}); err != nil {
+	if err := s.Propose(ctx, right.Proposal{Assignment: want}); err != nil {
 		t.Fatal(err)
 	}
 	err = s.Watch(ctx, func(e right.Event) {
-		if e.Epoch != 1 || !e.Assignment.Unanimous || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || !slices.Equal(e.Assignment.Members, want.Members) {
-			t.Errorf("%d: %v", e.Epoch, e.Assignment.Members)
+		if e.Epoch.Number != 1 || !e.Assignment.Unanimous || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || !slices.Equal(e.Assignment.Members, want.Members) {
+			t.Errorf("%v: %v", e.Epoch, e.Assignment.Members)
 		}
 		cancel()
 	})
@@ -394,4 +428,74 @@ func knocksAt(t *testing.T, url string, do func()) []time.Time {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// TestSetBack: a watch ends when its server does, and begins anew with what an older copy of that server's data has; whoever followed
+// what there was since is refused, also by the assignment that has the same number now.
+func TestSetBack(t *testing.T) {
+	t.Parallel()
+	url, dir, start := etcdtest.NewIn(t)
+	server := start()
+	client, err := etcd.Dial(etcd.Config{Endpoints: []string{url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := etcd.New(client, "test")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := func(between func()) {
+		t.Helper()
+		do(server.Kill())
+		_, err := server.Wait()
+		do(err)
+		between()
+		server = start()
+	}
+	renew := func(r right.Record) (err error) {
+		t.Helper()
+		for err = s.Renew(ctx, r); err != nil && !errors.Is(err, right.ErrEpoch) && ctx.Err() == nil; err = s.Renew(ctx, r) { // until etcd is back
+			time.Sleep(10 * time.Millisecond)
+		}
+		return err
+	}
+	r := right.Record{Member: "a", Process: 1, Claim: 1}
+	do(renew(r))
+	do(s.Propose(ctx, right.Proposal{Assignment: plan("a")}))
+	r.Epoch = newest(t, s)
+	do(renew(r))
+	backup := filepath.Join(t.TempDir(), "backup")
+	again(func() { do(os.CopyFS(backup, os.DirFS(dir))) })
+	r.Renewals++
+	do(renew(r))
+	do(s.Propose(ctx, right.Proposal{Epoch: r.Epoch, Assignment: plan("a", "b")}))
+	old := r
+	old.Epoch = newest(t, s)
+	do(renew(old))
+	_, ended := watched(t, s)
+	again(func() { do(errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(backup)))) })
+	select {
+	case err := <-ended:
+		if err == nil || ctx.Err() != nil {
+			t.Error(err)
+		}
+	case <-ctx.Done():
+		t.Fatal("the watch goes on")
+	}
+	if err := renew(old); !errors.Is(err, right.ErrEpoch) {
+		t.Errorf("of an assignment that there is no more: %v", err)
+	}
+	do(s.Propose(ctx, right.Proposal{Epoch: r.Epoch, Assignment: plan("a", "c")}))
+	if err := renew(old); !errors.Is(err, right.ErrEpoch) {
+		t.Errorf("of another assignment with the same number: %v", err)
+	}
+	if lines, _ := watched(t, s); !slices.Equal(lines(3), []string{"epoch 2 after 1, of 2", "a at 1, 0 renewals", "complete"}) {
+		t.Error("something else is told")
+	}
 }

@@ -3,6 +3,7 @@
 package peers
 
 import (
+	"bytes"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -92,11 +93,7 @@ func TestEnd(t *testing.T) {
 // TestStoreAway: what is known stays while etcd does not answer, and so do sessions.
 func TestStoreAway(t *testing.T) {
 	fleet(t, 1, "abc", func(r *rig) {
-		r.mu.Lock()
-		r.away = true
-		close(r.changed)
-		r.changed = make(chan struct{})
-		r.mu.Unlock()
+		r.leave()
 		time.Sleep(30 * time.Second)
 		r.up()
 		if lines := r.members["a"].logged("fleet_peer_down"); len(lines) > 0 {
@@ -117,6 +114,38 @@ func TestStoreAway(t *testing.T) {
 		r.mu.Unlock()
 		r.up()
 	})
+}
+
+// TestEmptied: members of a fleet whose etcd was emptied, or set back to before they had started, hear each other again; a copy of what
+// they said before is worth nothing.
+func TestEmptied(t *testing.T) {
+	for name, back := range map[string]func(r *rig){
+		"emptied":  func(r *rig) { r.founding, r.records = r.founding+1, map[string]Record{} },
+		"set back": func(r *rig) { r.records = map[string]Record{"a": {Process: 1}, "b": {Process: 2}, "x": {Process: 3}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet(t, 1, "abc", func(r *rig) {
+				before := r.members["a"].identity.Load()
+				r.leave()
+				r.mu.Lock()
+				back(r)
+				r.away = false
+				r.mu.Unlock()
+				time.Sleep(5 * time.Second)
+				r.mu.Lock()
+				delete(r.records, "x")
+				r.mu.Unlock()
+				if err := r.change(func() {}); err != nil {
+					t.Fatal(err)
+				}
+				r.up()
+				now := r.members["a"].identity.Load()
+				if bytes.Equal(now.secret, before.secret) != (name == "set back") {
+					t.Error("the secret is that of before")
+				}
+			})
+		})
+	}
 }
 
 // TestRemoved: a record that somebody removed comes back.

@@ -19,17 +19,18 @@ import (
 
 // rig is a fleet in simulated time: its store, its two fabrics, and the members, by name.
 type rig struct {
-	t       *testing.T
-	mu      sync.Mutex
-	records map[string]Record
-	changed chan struct{} // closed at each change
-	away    bool          // the store does not answer
-	random  *rand.Rand
-	loss    int // of a thousand messages
-	cut     func(from, to string, f Fabric) bool
-	saw     func(from, to string, f Fabric, message []byte)
-	members map[string]*node
-	running sync.WaitGroup
+	t        *testing.T
+	mu       sync.Mutex
+	records  map[string]Record
+	changed  chan struct{} // closed at each change
+	away     bool          // the store does not answer
+	founding byte          // its founding's number, of which its secret is made
+	random   *rand.Rand
+	loss     int // of a thousand messages
+	cut      func(from, to string, f Fabric) bool
+	saw      func(from, to string, f Fabric, message []byte)
+	members  map[string]*node
+	running  sync.WaitGroup
 }
 
 // node is one process of a member.
@@ -179,11 +180,24 @@ func (r *rig) change(f func()) error {
 }
 
 // Founded implements Store.
-func (r *rig) Founded(context.Context) (uint64, error) { return 7, r.change(func() {}) }
+func (r *rig) Founded(context.Context) (founded uint64, err error) {
+	err = r.change(func() { founded = 7 + uint64(r.founding) })
+	return founded, err
+}
+
+// leave has the store be away.
+func (r *rig) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = true
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
 
 // Secret implements Store.
-func (r *rig) Secret(context.Context) ([]byte, error) {
-	return bytes.Repeat([]byte{5}, SecretLen), r.change(func() {})
+func (r *rig) Secret(context.Context) (secret []byte, err error) {
+	err = r.change(func() { secret = bytes.Repeat([]byte{5 + r.founding}, SecretLen) })
+	return secret, err
 }
 
 // PutPeer implements Store.

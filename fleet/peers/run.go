@@ -173,7 +173,8 @@ func (p *Peers) publish(ctx context.Context) {
 	}
 }
 
-// follow learns of the others until ctx is done. What was learned stays while etcd does not answer.
+// follow learns of the others until ctx is done. What was learned stays while etcd does not answer. When it does again, it may have been
+// set back, or emptied: then the fleet has another secret, and the member's record is gone or an earlier process's.
 func (p *Peers) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = p.config.Store.WatchPeers(ctx, func(all map[string]Record) {
@@ -183,6 +184,9 @@ func (p *Peers) follow(ctx context.Context) {
 			}
 		}) // whatever it failed of, the next one begins with all
 		sleep(ctx, storeAgain)
+		if p.join(ctx) {
+			p.move()
+		}
 	}
 }
 

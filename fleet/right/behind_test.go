@@ -39,7 +39,7 @@ func behind(t *testing.T, seed uint64) {
 	}
 	time.Sleep(2 * time.Second)
 	if s.store.epoch != epoch {
-		t.Errorf("seed %d: there were %d assignments", seed, s.store.epoch-epoch)
+		t.Errorf("seed %d: there were %d assignments", seed, s.store.epoch.Number-epoch.Number)
 	}
 	s.over = true
 	for _, p := range s.processes {

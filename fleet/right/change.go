@@ -41,7 +41,7 @@ func (m *Member) Change(ctx context.Context, change func(*shares.Assignment) (*s
 }
 
 // propose proposes an assignment as soon as the member is not bound by what it has promised.
-func propose(ctx context.Context, m *Member, epoch uint64, next *shares.Assignment) error {
+func propose(ctx context.Context, m *Member, epoch Epoch, next *shares.Assignment) error {
 	type leave struct {
 		by    *Record
 		until time.Duration

@@ -58,7 +58,7 @@ func (s *simulation) settled() error {
 	now := time.Now()
 	a := s.store.current
 	if a == nil || len(a.Members) != len(s.machines) {
-		return fmt.Errorf("after all faults epoch %d is not for all of %d members: %v", s.store.epoch, len(s.machines), s.describe())
+		return fmt.Errorf("after all faults epoch %v is not for all of %d members: %v", s.store.epoch, len(s.machines), s.describe())
 	}
 	for word := range len(set{}) {
 		owner := a.OwnerOf(shares.Share(word * 64))
@@ -66,7 +66,7 @@ func (s *simulation) settled() error {
 		g := &s.machines[i].process.gate
 		n, v := len(g.open[word]), len(g.valid)
 		if n == 0 || v == 0 || !g.open[word][n-1].to.IsZero() || !now.Before(g.valid[v-1].to) {
-			return fmt.Errorf("after all faults %s does not forward %v of epoch %d", owner, shares.Share(word*64), s.store.epoch)
+			return fmt.Errorf("after all faults %s does not forward %v of epoch %v", owner, shares.Share(word*64), s.store.epoch)
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ type Member struct {
 	inbox  chan func(now time.Time)
 
 	view      *view
-	epoch     uint64 // that it follows
+	epoch     Epoch // that it follows
 	open      set
 	passing   passing
 	started   bool   // its own record came back
@@ -159,8 +159,8 @@ func (m *Member) watch(ctx context.Context) {
 func (m *Member) saw(e Event, now time.Time) {
 	m.view.saw(e, now)
 	switch {
-	case e.Assignment != nil:
-		if e.Epoch != m.epoch {
+	case e.Assignment != nil || e.Complete:
+		if m.view.epoch != m.epoch {
 			m.follow(now)
 		}
 	case e.Note != nil:
@@ -172,11 +172,14 @@ func (m *Member) saw(e Event, now time.Time) {
 	}
 }
 
-// sawName looks whose the member's record is. After its own first one the store takes none of its predecessors' any more.
+// sawName looks whose the member's record is. After its own first one the store takes none of its predecessors' any more, and has
+// one again only if it was set back: then the member takes its name once more, by the same claim.
 func (m *Member) sawName(r Record) {
 	switch {
 	case r.Process == m.config.Process:
 		m.started = true
+	case r.Claim < m.claim:
+		m.started, m.after = false, r.Revision
 	case !m.started:
 		m.claim, m.after = r.Claim+1, r.Revision
 	default:
@@ -185,14 +188,14 @@ func (m *Member) sawName(r Record) {
 }
 
 // follow closes what the newest assignment does not give, and renews with its epoch, which tells the others.
-// If epochs in between are unknown, one of them may have given anything to somebody who has it open: nothing stays open.
+// If it does not follow the one before, one in between may have given anything to somebody who has it open: nothing stays open.
 func (m *Member) follow(now time.Time) {
 	if m.leaves() {
 		m.finish(now)
 	}
 	m.drop()
 	keep := m.rules.mine(m.view, m.config.Name, now)
-	if m.view.epoch != m.epoch+1 {
+	if m.view.newest().follows != m.epoch {
 		keep = &set{}
 	} else if m.leave(m.open.minus(keep), now) {
 		return
@@ -202,7 +205,7 @@ func (m *Member) follow(now time.Time) {
 }
 
 // follows has the others know that the member has closed all but what an assignment gives it, and what it carried of that.
-func (m *Member) follows(epoch uint64, carried Carried, now time.Time) {
+func (m *Member) follows(epoch Epoch, carried Carried, now time.Time) {
 	m.epoch, m.passing.carried = epoch, carried
 	m.renewal.next = now
 }
@@ -219,7 +222,7 @@ func (m *Member) close(s set) {
 // take opens what the assignment gives and nobody else may forward, and returns when there may be more.
 func (m *Member) take(now time.Time) time.Time {
 	want := m.rules.mine(m.view, m.config.Name, now).minus(&m.open)
-	if m.leaves() || want.empty() || !m.rules.named(m, now) || m.epoch == 0 || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
+	if m.leaves() || want.empty() || !m.rules.named(m, now) || m.epoch == (Epoch{}) || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
 		return time.Time{}
 	}
 	blocked, again := m.rules.blocked(m.view, m.own(), now)

@@ -27,7 +27,7 @@ type passing struct {
 
 // leaving is shares that the member is to close.
 type leaving struct {
-	epoch uint64 // of the assignment that does not give them
+	epoch Epoch // of the assignment that does not give them
 	set
 	heirs map[string]bool // members that do not hold them yet
 	tell  time.Time       // when it says so; zero: it has
@@ -94,7 +94,7 @@ func (v *view) there(now time.Time) map[string]bool {
 // orphaned reports whether a member is not there that had shares by the assignment before the newest.
 func (v *view) orphaned(now time.Time) bool {
 	there := v.there(now)
-	if before := v.history[v.epoch-1]; before != nil {
+	if before := v.history[v.newest().follows]; before != nil {
 		for name, s := range before.given {
 			if !s.empty() && !there[name] {
 				return true
@@ -168,7 +168,7 @@ func (m *Member) noted(n Note, now time.Time) {
 // carry some.
 func (m *Member) hold(n Note, now time.Time) {
 	owner, leaves := m.view.processes[identity{n.Member, n.Process}], setOf(n.Leaves)
-	if owner == nil || owner.Epoch >= n.Epoch || owner.Ended {
+	if owner == nil || owner.Epoch == n.Epoch || owner.Ended {
 		return
 	}
 	theirs := leaves.both(m.view.newest().to(m.config.Name))

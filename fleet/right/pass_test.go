@@ -16,12 +16,12 @@ func TestCarriedStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.view.epoch = 2
+	m.view.epoch = epoch(2)
 	m.passing.holding["a"] = &holding{process: 1}
 	for _, r := range []Record{
-		{Member: "a", Process: 1, Epoch: 2, Carried: Carried("carried "), Renewals: 1},
-		{Member: "a", Process: 1, Epoch: 2, Renewals: 2},
-		{Member: "a", Process: 2, Epoch: 2, Carried: Carried("another "), Renewals: 1},
+		{Member: "a", Process: 1, Epoch: epoch(2), Carried: Carried("carried "), Renewals: 1},
+		{Member: "a", Process: 1, Epoch: epoch(2), Renewals: 2},
+		{Member: "a", Process: 2, Epoch: epoch(2), Carried: Carried("another "), Renewals: 1},
 	} {
 		m.left(r)
 	}
@@ -37,10 +37,10 @@ func TestHoldsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	m.view.epoch = 2
-	m.passing.leaving = &leaving{epoch: 2, heirs: map[string]bool{"a": true}, until: now.Add(m.config.lingering())}
+	m.view.epoch = epoch(2)
+	m.passing.leaving = &leaving{epoch: epoch(2), heirs: map[string]bool{"a": true}, until: now.Add(m.config.lingering())}
 	for i := range 3 {
-		m.noted(Note{Member: "a", Process: 1, Epoch: 2, Holds: []string{"me"}}, now.Add(time.Duration(i)*time.Millisecond))
+		m.noted(Note{Member: "a", Process: 1, Epoch: epoch(2), Holds: []string{"me"}}, now.Add(time.Duration(i)*time.Millisecond))
 	}
 	if want := now.Add(m.config.settling()); !m.passing.leaving.until.Equal(want) {
 		t.Errorf("it waits until %v after the first", m.passing.leaving.until.Sub(now))
@@ -50,7 +50,7 @@ func TestHoldsOnce(t *testing.T) {
 // endStore has another assignment than a record at first.
 type endStore struct {
 	emptyStore
-	epoch uint64
+	epoch Epoch
 	wrote []Record
 }
 
@@ -63,19 +63,25 @@ func (s *endStore) Renew(_ context.Context, r Record) error {
 }
 
 func (s *endStore) Watch(_ context.Context, f func(Event)) error {
-	f(Event{Epoch: s.epoch, Assignment: &shares.Assignment{}})
+	if s.epoch != (Epoch{}) {
+		f(Event{Epoch: s.epoch, Assignment: &shares.Assignment{}})
+	}
+	f(Event{Complete: true})
 	return nil
 }
 
 // A member that ends as soon as it has closed what it left tells what it carried, of that assignment alone.
 func TestEndTellsCarried(t *testing.T) {
-	for epoch, want := range map[uint64]string{2: "carried ", 3: ""} {
-		s := &endStore{epoch: epoch}
-		if err := End(t.Context(), s, Record{Member: "me", Process: 9, Epoch: 2, Carried: Carried("carried ")}); err != nil {
+	for n, want := range map[uint64]string{2: "carried ", 3: "", 0: ""} {
+		s := &endStore{}
+		if n > 0 {
+			s.epoch = epoch(n)
+		}
+		if err := End(t.Context(), s, Record{Member: "me", Process: 9, Epoch: epoch(2), Carried: Carried("carried ")}); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.wrote[0]; string(got.Carried) != want || !got.Ended {
-			t.Errorf("in epoch %d it wrote %+v", epoch, got)
+			t.Errorf("in epoch %d it wrote %+v", n, got)
 		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 // proposal is the state of what a member proposed last.
 type proposal struct {
 	sent   bool // and no reply came yet
-	epoch  uint64
+	epoch  Epoch
 	again  time.Time // not before, while the epoch is the same
-	tried  uint64    // the newest that anything was proposed to follow: it may still be carried out
+	tried  Epoch     // the newest that anything was proposed to follow: it may still be carried out
 	wanted time.Time // since when the newest assignment is not for the members that are alive; zero: it is
 }
 
@@ -39,9 +39,6 @@ func (m *Member) propose(ctx context.Context, group *sync.WaitGroup, now time.Ti
 		p.wanted = now
 	}
 	turn := p.wanted.Add(time.Duration(2*rank) * m.config.Right)
-	if all := m.view.began.Add(m.config.interval()); turn.Before(all) { // what the watch begins with has come by then
-		turn = all
-	}
 	by, bound := m.rules.bound(m, now)
 	epoch := m.view.epoch
 	switch {
@@ -53,7 +50,7 @@ func (m *Member) propose(ctx context.Context, group *sync.WaitGroup, now time.Ti
 		return p.again
 	}
 	var before *shares.Assignment
-	if epoch > 0 {
+	if epoch != (Epoch{}) {
 		before = newest.Assignment
 	}
 	p.sent, p.epoch, p.tried = true, epoch, epoch

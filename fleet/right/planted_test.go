@@ -22,6 +22,7 @@ var planted = []struct {
 	{"no wait before taking", func(_ *simulation, m *Member) {
 		m.rules.blocked = func(*view, identity, time.Time) (out set, _ time.Time) { return out, time.Time{} }
 	}, 0},
+	{"an assignment of a store that was set back is taken for the one before", func(s *simulation, _ *Member) { s.store.numbered = true }, 0},
 	{"renewals do not compare the epoch", func(s *simulation, _ *Member) { s.store.careless = true }, 0},
 	{"renewals do not compare the process", func(s *simulation, m *Member) {
 		s.store.shared = true
@@ -51,8 +52,8 @@ var planted = []struct {
 	}, 130},
 	{"a member promises though it has proposed", func(_ *simulation, m *Member) {
 		m.rules.unites = func(m *Member) bool {
-			defer func(tried uint64) { m.proposal.tried = tried }(m.proposal.tried)
-			m.proposal.tried = 0
+			defer func(tried Epoch) { m.proposal.tried = tried }(m.proposal.tried)
+			m.proposal.tried = Epoch{}
 			return unites(m)
 		}
 	}, 0},
@@ -101,7 +102,7 @@ func inherited(v *view, name string, now time.Time) *set {
 	for _, m := range members {
 		alive[m.Name] = true
 	}
-	for s := shares.Share(0); s < shares.Count && v.epoch > 0; s++ {
+	for s := shares.Share(0); s < shares.Count && v.epoch.Number > 0; s++ {
 		if a := v.newest(); a.HeirOf(s) == name && !alive[a.OwnerOf(s)] {
 			out.add(s)
 		}

@@ -17,7 +17,7 @@ type renewal struct {
 	count  uint64    // of those sent; what comes of an earlier one than the last is ignored
 	cancel context.CancelFunc
 	ended  chan struct{} // of the last one: it has succeeded or failed
-	epoch  uint64        // of the last that succeeded
+	epoch  Epoch         // of the last that succeeded
 	until  time.Time     // the deadline
 
 	acknowledged uint64 // the number of the last that succeeded
@@ -58,7 +58,7 @@ const refusedMost = 50
 
 func (m *Member) record() Record {
 	after := m.after
-	if !m.view.newest().Unanimous {
+	if !m.view.newest().Unanimous || m.claimed {
 		after = 0 // the name may be taken from one that lives
 	}
 	return Record{After: after, Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Claim: m.claim, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count,
@@ -110,13 +110,17 @@ func End(ctx context.Context, s Store, r Record) error {
 }
 
 // otherEpoch returns the store's epoch once it is another.
-func otherEpoch(ctx context.Context, s Store, epoch uint64) (uint64, error) {
+func otherEpoch(ctx context.Context, s Store, epoch Epoch) (Epoch, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	found := errors.New("found")
+	newest := Epoch{}
 	err := s.Watch(ctx, func(e Event) {
-		if e.Assignment != nil && e.Epoch != epoch && ctx.Err() == nil {
-			epoch = e.Epoch
+		if e.Assignment != nil {
+			newest = e.Epoch
+		}
+		if (e.Assignment != nil || e.Complete) && newest != epoch && ctx.Err() == nil {
+			epoch = newest
 			cancel(found)
 		}
 	})

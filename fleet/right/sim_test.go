@@ -40,13 +40,18 @@ type simulation struct {
 	lefts     []simLeft
 	outages   bool // the store is away for half of the time
 	quiet     bool // nobody is preempted, and no word is lost by chance
-	agreed    int  // times that a member went on by promises
+	backups   []simState
+	setBack   *rand.Rand // by which the store is set back; nil: it is not
+	agreed    int        // times that a member went on by promises
 }
 
 func newSimulation(seed uint64, plant func(*simulation, *Member)) *simulation {
 	s := &simulation{store: newSimStore(), r: rand.New(rand.NewPCG(seed, 0)), plant: plant}
 	unanimous := s.r.IntN(4) > 0
 	s.outages = unanimous && s.r.IntN(4) == 0
+	if r := rand.New(rand.NewPCG(seed, 1)); !unanimous && r.IntN(2) == 0 {
+		s.setBack, s.backups = r, []simState{newSimState()}
+	}
 	for _, name := range simNames[:1+unanimously(unanimous, s.r)] {
 		rate := 1 + DefaultDrift*[]float64{-1, 1, 2*s.r.Float64() - 1}[s.r.IntN(3)]
 		s.machines = append(s.machines, &simMachine{
@@ -170,8 +175,7 @@ func (s *simulation) happen() {
 	case 8:
 		s.store.stalled = s.upTo(long)
 	case 9:
-		close(m.breakWatch)
-		m.breakWatch = make(chan struct{})
+		m.endWatch()
 	case 10, 18, 19, 20, 21:
 		m.weight = float64(1 + s.r.IntN(3))
 		go p.member.SetWeight(p.running, m.weight)
@@ -194,6 +198,25 @@ func (s *simulation) happen() {
 		p.stopped = s.upTo(long)
 		s.launch(m)
 	}
+}
+
+// backup keeps what the store has, or sets it back to what it had, or to nothing: then all watches end.
+func (s *simulation) backup() {
+	switch r := s.setBack; {
+	case r == nil:
+	case r.IntN(8) == 0:
+		s.backups = append(s.backups, s.store.clone())
+	case r.IntN(40) == 0:
+		s.store.simState = s.backups[r.IntN(len(s.backups))].clone()
+		for _, m := range s.machines {
+			m.endWatch()
+		}
+	}
+}
+
+func (m *simMachine) endWatch() {
+	close(m.breakWatch)
+	m.breakWatch = make(chan struct{})
 }
 
 // die kills a machine's process. Mostly somebody sees that, sometimes late; and starts it again, sometimes soon.
@@ -244,6 +267,7 @@ func (s *simulation) run() error {
 	for end := time.Now().Add(simFaults); time.Now().Before(end); {
 		time.Sleep(s.within(300 * time.Millisecond))
 		s.happen()
+		s.backup()
 	}
 	time.Sleep(2 * time.Second) // until what is to start again has started
 	s.heal()

@@ -5,23 +5,41 @@ package right
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"time"
 
 	"causeway/fleet/shares"
 )
 
-// simStore is a linearizable store: its state changes only in commit, at one instant of simulated time.
+// simState is what a store has.
+type simState struct {
+	latest         map[string]Record
+	names          map[string]Record // by which each was taken last
+	revision       map[string]int64  // of each one's last record
+	epoch, follows Epoch
+	current        *shares.Assignment
+}
+
+func newSimState() simState {
+	return simState{latest: map[string]Record{}, names: map[string]Record{}, revision: map[string]int64{}}
+}
+
+// clone returns a copy, as a backup has it.
+func (s simState) clone() simState {
+	s.latest, s.names, s.revision = maps.Clone(s.latest), maps.Clone(s.names), maps.Clone(s.revision)
+	return s
+}
+
+// simStore is a linearizable store: its state changes only in commit, at one instant of simulated time, but when it is set back.
 type simStore struct {
-	log      []logged // all that was committed
-	latest   map[string]Record
-	names    map[string]Record // by which each was taken last
-	revision map[string]int64  // of each one's last record
-	epoch    uint64
-	current  *shares.Assignment
+	simState
+	log      []logged      // all that was committed
+	ids      uint64        // drawn so far
 	changed  chan struct{} // closed at each commit
 	stalled  time.Time     // it carries out nothing before
 	careless bool          // a planted mistake: renewals do not compare the epoch
+	numbered bool          // another: an assignment has no ID
 	shared   bool          // another: they do not compare the process
 	anybody  bool          // another: proposals do not
 	late     bool          // another: who takes a name does not compare the record of the one before
@@ -33,7 +51,7 @@ type logged struct {
 }
 
 func newSimStore() *simStore {
-	return &simStore{latest: map[string]Record{}, names: map[string]Record{}, revision: map[string]int64{}, changed: make(chan struct{})}
+	return &simStore{simState: newSimState(), changed: make(chan struct{})}
 }
 
 func (s *simStore) commit(e Event) {
@@ -49,7 +67,7 @@ func (s *simStore) renew(r Record) error {
 	has := s.names[r.Member]
 	own := has.Process == r.Process && has.Claim == r.Claim
 	after := r.After == 0 || r.After == s.revision[r.Member] || s.late
-	if !own && has.Claim+1 != r.Claim && !s.shared {
+	if !own && has.Claim >= r.Claim && !s.shared {
 		return ErrReplaced
 	}
 	if !own && !after {
@@ -68,24 +86,25 @@ func (s *simStore) propose(p Proposal) error {
 	if by := p.By; by != nil && !s.anybody && (s.names[by.Member].Process != by.Process || s.names[by.Member].Claim != by.Claim) {
 		return ErrEpoch
 	}
-	a := p.Assignment
-	s.epoch++
-	s.current = a
-	s.commit(Event{Epoch: s.epoch, Assignment: a})
+	if !s.numbered {
+		s.ids++
+	}
+	s.follows, s.epoch, s.current = s.epoch, Epoch{s.epoch.Number + 1, s.ids}, p.Assignment
+	s.commit(Event{Epoch: s.epoch, Follows: s.follows, Assignment: s.current})
 	return nil
 }
 
 // read returns what there is.
 func (s *simStore) read() (all []Event) {
 	if s.current != nil {
-		all = append(all, Event{Epoch: s.epoch, Assignment: s.current})
+		all = append(all, Event{Epoch: s.epoch, Follows: s.follows, Assignment: s.current})
 	}
 	for _, name := range simNames {
 		if r, ok := s.latest[name]; ok {
 			all = append(all, Event{Record: r})
 		}
 	}
-	return all
+	return append(all, Event{Complete: true})
 }
 
 // faults are those of a machine's way to the store. They end at times.

@@ -13,7 +13,7 @@ import (
 
 // Snapshot is what a member knows of its fleet.
 type Snapshot struct {
-	Epoch      uint64             // of the newest assignment; 0: there is none
+	Epoch      Epoch              // of the newest assignment; zero: there is none
 	Assignment *shares.Assignment // nil: there is none
 	Connected  bool               // something has come from the store since the watch began
 	Members    []Seen             // by name
@@ -46,7 +46,7 @@ func (m *Member) Snapshot(ctx context.Context) (Snapshot, error) {
 
 func (v *view) snapshot(now time.Time) Snapshot {
 	s := Snapshot{Epoch: v.epoch, Connected: v.live}
-	if v.epoch > 0 {
+	if v.epoch != (Epoch{}) {
 		s.Assignment = v.newest().Assignment
 	}
 	for _, p := range v.processes {

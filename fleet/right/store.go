@@ -7,9 +7,20 @@ package right
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"causeway/fleet/shares"
 )
+
+// Epoch names an assignment. The zero Epoch is that of none.
+type Epoch struct {
+	Number uint64 `json:"number"` // of assignments so far, this one included
+	// ID was drawn at random: a store that was set back gives the same number again, to another assignment.
+	ID uint64 `json:"id"`
+}
+
+// String returns the number.
+func (e Epoch) String() string { return strconv.FormatUint(e.Number, 10) }
 
 // Record is what a member says of itself. Only the member writes it, but that whoever saw it die may end it.
 type Record struct {
@@ -22,7 +33,7 @@ type Record struct {
 	// one that it saw, and 1 where it saw none. A name that was lost is never had again by the same claim.
 	Claim uint64 `json:"claim"`
 	// Epoch is the assignment that it follows: it forwards no share that this one, or a later one, does not give it.
-	Epoch uint64 `json:"epoch"`
+	Epoch Epoch `json:"epoch"`
 	// Renewals counts: a record that is written is a right renewed.
 	Renewals uint64 `json:"renewals"`
 	// After is the Revision of the last record of the name that a process has seen which takes it: the store gives it the name
@@ -51,16 +62,18 @@ type Carried []byte
 type Note struct {
 	Member  string   `json:"member"`
 	Process uint64   `json:"process"`
-	Epoch   uint64   `json:"epoch"`           // the assignment by which shares pass
+	Epoch   Epoch    `json:"epoch"`           // the assignment by which shares pass
 	Leaves  Bits     `json:"leaves"`          // the shares that it is to close, of which it notes what it forwards; nil: none
 	Holds   []string `json:"holds,omitempty"` // names of members: it keeps what comes of the shares that these leave to it
 }
 
 // Event is one change in the store, in the order in which changes were committed: an assignment, a note or a record.
 type Event struct {
-	Epoch      uint64             // of the assignment
-	Assignment *shares.Assignment // nil: the event is a note or a record
-	Note       *Note              // nil: a record
+	Epoch      Epoch              // of the assignment
+	Follows    Epoch              // the one before it
+	Assignment *shares.Assignment // nil: the event is none
+	Note       *Note              // nil: the event is none
+	Complete   bool               // no change: what there was when the watch began has all come
 	Record     Record
 }
 
@@ -75,23 +88,23 @@ var ErrReplaced = errors.New("right: another process has this member's name; giv
 // Store keeps one assignment, the members' records, and which process has each member's name. A call that fails with another
 // error than ErrEpoch and ErrReplaced may have been carried out all the same.
 type Store interface {
-	// Watch calls f with what there is, and then with each change, in order and without gaps, until ctx is done or it
-	// fails. The first events are those of a linearizable read that begins after the call.
+	// Watch calls f with what there is, with an event that this is complete, and then with each change, in order and without gaps,
+	// until ctx is done or it fails. What there is is a linearizable read's that begins after the call.
 	Watch(ctx context.Context, f func(Event)) error
 	// Renew writes a record if the assignment is the record's, and the member's name is the record's process's by the same
-	// Claim, or another's by the one before and the name's last record that of the revision After, in one transaction. Without an
-	// assignment its epoch is 0, and the claim of a name that nobody has had. From then on the record's process has the name.
+	// Claim, or another's by an earlier one and the name's last record that of the revision After, in one transaction. Without an
+	// assignment its epoch is zero, and so is the claim of a name that nobody has. From then on the record's process has the name.
 	Renew(ctx context.Context, r Record) error
 	// Tell writes a member's note, in place of the one before.
 	Tell(ctx context.Context, n Note) error
-	// Propose writes an assignment, which becomes that of p.Epoch+1, if there is that of p.Epoch, and the name p.By.Member is
+	// Propose writes an assignment, of the next number and another ID, if there is that of p.Epoch, and the name p.By.Member is
 	// p.By's process's by its claim.
 	Propose(ctx context.Context, p Proposal) error
 }
 
 // A Proposal is an assignment that is to follow another.
 type Proposal struct {
-	Epoch      uint64 // of the one that it is to follow
+	Epoch      Epoch // of the one that it is to follow
 	Assignment *shares.Assignment
 	By         *Record // of the member that proposes it, or of one that has ended; nil: of any
 }

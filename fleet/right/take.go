@@ -6,7 +6,7 @@ import "time"
 
 // mayForward returns what a process may forward at most, if it has not fallen silent: what the assignment of its last
 // record gives it. Before it sent that record it closed all else, and it opens a share only after a renewal with the
-// assignment that gives it; all renewals with older assignments than the newest have been seen, because the store has
+// assignment that gives it; all renewals with other assignments than the newest have been seen, because the store has
 // refused such since the newest was committed.
 func (v *view) mayForward(p *process) *set {
 	if a := v.history[p.Epoch]; a != nil {
@@ -38,7 +38,7 @@ func (v *view) blocked(own identity, now time.Time) (out set, again time.Time) {
 		case id == own || p.Ended || v.silent(p, now):
 		case id.member == own.member:
 			wait(p.seen, &everything) // both would forward the same shares by the same assignment
-		case p.Epoch < v.epoch:
+		case p.Epoch != v.epoch:
 			wait(p.seen, v.mayForward(p))
 		}
 	}

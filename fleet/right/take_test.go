@@ -30,6 +30,9 @@ func ofWords(names ...string) *shares.Assignment {
 	return a
 }
 
+// epoch is that of a store which was never set back.
+func epoch(n uint64) Epoch { return Epoch{n, n} }
+
 func words(list ...int) (s set) {
 	for _, w := range list {
 		s[w] = ^uint64(0)
@@ -44,7 +47,7 @@ func TestBlocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait := c.silence()
-	a2 := Record{Member: "a", Process: 1, Epoch: 2, Renewals: 7}
+	a2 := Record{Member: "a", Process: 1, Epoch: epoch(2), Renewals: 7}
 	with := func(r Record, change func(*Record)) Record { change(&r); return r }
 	for _, x := range []struct {
 		name    string
@@ -57,24 +60,25 @@ func TestBlocked(t *testing.T) {
 		{"a follows the one before", []Record{a2}, nil, 0, words(0)},
 		{"a follows the one before, for as long as a right lasts", []Record{a2}, nil, wait, words(0)},
 		{"a is silent", []Record{a2}, nil, wait + 1, set{}},
-		{"a follows the newest", []Record{a2}, []Record{with(a2, func(r *Record) { r.Epoch = 3 })}, 0, set{}},
-		{"a ended", []Record{a2}, []Record{with(a2, func(r *Record) { r.Ended, r.Epoch = true, 3 })}, 0, set{}},
+		{"a follows the newest", []Record{a2}, []Record{with(a2, func(r *Record) { r.Epoch = epoch(3) })}, 0, set{}},
+		{"a ended", []Record{a2}, []Record{with(a2, func(r *Record) { r.Ended, r.Epoch = true, epoch(3) })}, 0, set{}},
 		{"a ended, and what it sent before comes late", []Record{with(a2, func(r *Record) { r.Ended = true }), a2}, nil, 0, set{}},
-		{"another process of a ended", []Record{a2}, []Record{{Member: "a", Process: 2, Epoch: 3, Ended: true}}, 0, words(0)},
-		{"a follows an assignment that is not known", []Record{with(a2, func(r *Record) { r.Epoch = 1 })}, nil, 0, everything},
-		{"a follows none", []Record{with(a2, func(r *Record) { r.Epoch = 0 })}, nil, 0, set{}},
-		{"both", []Record{a2, {Member: "b", Process: 1, Epoch: 2}}, nil, 0, words(0, 1)},
-		{"this process", []Record{{Member: "me", Process: 9, Epoch: 2}}, nil, 0, set{}},
-		{"another process of this member", nil, []Record{{Member: "me", Process: 8, Epoch: 3}}, 0, everything},
+		{"another process of a ended", []Record{a2}, []Record{{Member: "a", Process: 2, Epoch: epoch(3), Ended: true}}, 0, words(0)},
+		{"a follows an assignment that is not known", []Record{with(a2, func(r *Record) { r.Epoch = epoch(1) })}, nil, 0, everything},
+		{"a follows none", []Record{with(a2, func(r *Record) { r.Epoch = epoch(0) })}, nil, 0, set{}},
+		{"both", []Record{a2, {Member: "b", Process: 1, Epoch: epoch(2)}}, nil, 0, words(0, 1)},
+		{"this process", []Record{{Member: "me", Process: 9, Epoch: epoch(2)}}, nil, 0, set{}},
+		{"another process of this member", nil, []Record{{Member: "me", Process: 8, Epoch: epoch(3)}}, 0, everything},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			v, now := newView(&c), time.Now()
-			v.saw(Event{Epoch: 2, Assignment: ofWords("a", "b", "me")}, now)
+			v.saw(Event{Epoch: epoch(2), Follows: epoch(2 - 1), Assignment: ofWords("a", "b", "me")}, now)
+			v.saw(Event{Complete: true}, now)
 			now = now.Add(10 * wait)
 			for _, r := range x.records {
 				v.saw(Event{Record: r}, now)
 			}
-			v.saw(Event{Epoch: 3, Assignment: ofWords("me", "me", "me", "a", "b")}, now)
+			v.saw(Event{Epoch: epoch(3), Follows: epoch(3 - 1), Assignment: ofWords("me", "me", "me", "a", "b")}, now)
 			for _, r := range x.after {
 				v.saw(Event{Record: r}, now)
 			}
@@ -101,8 +105,9 @@ func TestBlockedByTheUnknown(t *testing.T) {
 	}
 	for range 2 { // the second time after a watch that broke
 		v.restarted()
-		v.saw(Event{Epoch: 3, Assignment: ofWords("me")}, now)
-		v.saw(Event{Record: Record{Member: "a", Process: 1, Epoch: 3, Ended: true}}, now)
+		v.saw(Event{Epoch: epoch(3), Follows: epoch(3 - 1), Assignment: ofWords("me")}, now)
+		v.saw(Event{Record: Record{Member: "a", Process: 1, Epoch: epoch(3), Ended: true}}, now)
+		v.saw(Event{Complete: true}, now)
 		got, again := v.blocked(me, now)
 		if got != everything || !again.Equal(now.Add(c.silence()+1)) {
 			t.Errorf("%d shares blocked, until %v", len(got.list()), again.Sub(now))
@@ -155,34 +160,35 @@ func TestFollow(t *testing.T) {
 	}
 	now := time.Now()
 	m.saw(Event{Record: Record{Member: "me", Process: 9}}, now)
-	step := func(epoch uint64, a *shares.Assignment, closed, opened set) {
+	m.saw(Event{Complete: true}, now)
+	step := func(n uint64, a *shares.Assignment, closed, opened set) {
 		t.Helper()
-		m.saw(Event{Epoch: epoch, Assignment: a}, now)
+		m.saw(Event{Epoch: epoch(n), Follows: epoch(n - 1), Assignment: a}, now)
 		if gate.open != closed {
-			t.Errorf("epoch %d: open are %v", epoch, gate.open.list())
+			t.Errorf("epoch %d: open are %v", n, gate.open.list())
 		}
 		now = now.Add(10 * m.config.silence())
 		m.take(now)
 		if gate.open != closed {
-			t.Errorf("epoch %d: without a right of it, %v was opened", epoch, gate.open.list())
+			t.Errorf("epoch %d: without a right of it, %v was opened", n, gate.open.list())
 		}
 		m.renewed(m.record(), now, now, errors.New("lost"))
 		m.take(now)
 		m.renewed(m.record(), now, now, nil)
 		m.take(now)
 		if gate.open != opened {
-			t.Errorf("epoch %d: with a right of it, open are %v", epoch, gate.open.list())
+			t.Errorf("epoch %d: with a right of it, open are %v", n, gate.open.list())
 		}
 	}
 	step(1, ofWords("me", "me", "a"), set{}, words(0, 1))
 	step(2, ofWords("me", "a", "me"), words(0), words(0, 2))
 	step(2, ofWords("me", "a", "me"), words(0, 2), words(0, 2))
 	step(4, ofWords("me", "a", "me", "me"), set{}, words(0, 2, 3))
-	m.saw(Event{Record: Record{Member: "me", Process: 9, Epoch: 4}}, now)
+	m.saw(Event{Record: Record{Member: "me", Process: 9, Epoch: epoch(4)}}, now)
 	if m.replaced {
 		t.Error("its own record is taken for another's")
 	}
-	m.saw(Event{Record: Record{Member: "me", Process: 10, Epoch: 4}}, now)
+	m.saw(Event{Record: Record{Member: "me", Process: 10, Epoch: epoch(4)}}, now)
 	if !m.replaced {
 		t.Error("another process has the name, unnoticed")
 	}

@@ -33,20 +33,20 @@ type unanimity struct {
 // word is what members say to each other, not by the store.
 type word struct {
 	promise bool   // else it asks for one
-	epoch   uint64 // of the assignment
+	epoch   Epoch  // of the assignment
 	count   uint64 // of the question
 	process uint64 // which has asked; of a promise alone
 }
 
-// wordLen is the length of a word: its kind, and three numbers, big-endian.
-const wordLen = 1 + 3*8
+// wordLen is the length of a word: its kind, and four numbers, big-endian.
+const wordLen = 1 + 4*8
 
 func (w word) bytes() []byte {
 	b := make([]byte, 1, wordLen)
 	if w.promise {
 		b[0] = 1
 	}
-	for _, n := range []uint64{w.epoch, w.count, w.process} {
+	for _, n := range []uint64{w.epoch.Number, w.epoch.ID, w.count, w.process} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	return b
@@ -58,7 +58,7 @@ func wordOf(b []byte) (w word, is bool) {
 		return w, false
 	}
 	n := func(i int) uint64 { return binary.BigEndian.Uint64(b[1+8*i:]) }
-	return word{b[0] == 1, n(0), n(1), n(2)}, true
+	return word{b[0] == 1, Epoch{n(0), n(1)}, n(2), n(3)}, true
 }
 
 // quiet is how long after a renewal was sent a member is without the store if no other has succeeded.
@@ -165,7 +165,7 @@ func (u *unanimity) has(v *view, own identity, now time.Time) bool {
 // free reports whether all other processes of a member's name have ended, or do not follow the newest assignment.
 func (v *view) free(own identity) bool {
 	for id, p := range v.processes {
-		if id.member == own.member && id != own && !p.Ended && p.Epoch >= v.epoch && !v.config.Gone(p.Where) {
+		if id.member == own.member && id != own && !p.Ended && p.Epoch == v.epoch && !v.config.Gone(p.Where) {
 			return false
 		}
 	}

@@ -193,10 +193,10 @@ func TestNoWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		m.view.saw(Event{Epoch: 1, Assignment: a}, now)
-		m.epoch, m.renewal.epoch, m.claimed = 1, 1, true
+		m.view.saw(Event{Epoch: epoch(1), Assignment: a}, now)
+		m.epoch, m.renewal.epoch, m.claimed = epoch(1), epoch(1), true
 		m.ask(now)
-		m.heard("b", 2, word{epoch: 1, count: 1}, now)
+		m.heard("b", 2, word{epoch: epoch(1), count: 1}, now)
 		if want := map[bool]int{true: 2, false: 0}[way]; said != want {
 			t.Errorf("with a way %t it says %d words, want %d", way, said, want)
 		}
@@ -213,18 +213,18 @@ func TestOldPromise(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	m.view.saw(Event{Epoch: 1, Assignment: a}, now)
-	m.epoch, m.renewal.epoch, m.claimed = 1, 1, true
+	m.view.saw(Event{Epoch: epoch(1), Assignment: a}, now)
+	m.epoch, m.renewal.epoch, m.claimed = epoch(1), epoch(1), true
 	m.ask(now)
 	asked := now.Add(m.config.interval())
 	m.ask(asked)
 	later := asked.Add(time.Millisecond)
-	for _, w := range []word{{true, 1, 1, 1}, {true, 1, 2, 9}} { // of the first question, and to the process before
+	for _, w := range []word{{true, epoch(1), 1, 1}, {true, epoch(1), 2, 9}} { // of the first question, and to the process before
 		if m.heard("b", 2, w, later); !m.unanimity.until.IsZero() {
 			t.Fatalf("%+v lets it go on", w)
 		}
 	}
-	m.heard("b", 2, word{true, 1, 2, 1}, later)
+	m.heard("b", 2, word{true, epoch(1), 2, 1}, later)
 	if want := asked.Add(m.config.Right); !m.unanimity.until.Equal(want) {
 		t.Errorf("it goes on for %v after it asked, want %v", m.unanimity.until.Sub(asked), m.config.Right)
 	}

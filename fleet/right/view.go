@@ -27,10 +27,11 @@ type process struct {
 // assignment is one with the shares of each member.
 type assignment struct {
 	*shares.Assignment
-	given map[string]*set
+	follows Epoch
+	given   map[string]*set
 }
 
-func newAssignment(a *shares.Assignment) *assignment {
+func newAssignment(a *shares.Assignment, follows Epoch) *assignment {
 	sets := make([]set, len(a.Members))
 	for s, o := range a.Owner {
 		if o != shares.Nobody {
@@ -41,7 +42,7 @@ func newAssignment(a *shares.Assignment) *assignment {
 	for i, m := range a.Members {
 		given[m.Name] = &sets[i]
 	}
-	return &assignment{a, given}
+	return &assignment{a, follows, given}
 }
 
 // to returns what an assignment gives a member.
@@ -55,35 +56,40 @@ func (a *assignment) to(member string) *set {
 // view is what a member saw of the store, with the times of its own clock. It belongs to the member's goroutine.
 type view struct {
 	config    *Config
-	epoch     uint64                 // the newest
-	history   map[uint64]*assignment // by epoch: those that some process may still follow, and the newest
+	epoch     Epoch                 // the newest
+	history   map[Epoch]*assignment // those that some process may still follow, and the newest
 	processes map[identity]*process
-	// began is when the first event of this watch came. A record that another had taken the place of before is unknown.
-	began time.Time
-	live  bool // something came since the watch began
+	// began is when all had come that this watch begins with. A record that another had taken the place of before is unknown.
+	began    time.Time
+	live     bool // it has
+	assigned bool // an assignment has come since the watch began
 }
 
 func newView(c *Config) *view {
 	none := &assignment{Assignment: &shares.Assignment{}}
-	return &view{config: c, history: map[uint64]*assignment{0: none}, processes: map[identity]*process{}}
+	return &view{config: c, history: map[Epoch]*assignment{{}: none}, processes: map[identity]*process{}}
 }
 
 func (v *view) newest() *assignment { return v.history[v.epoch] }
 
-// restarted has what comes now be from another watch: between the last one and it anything may have happened.
-func (v *view) restarted() { v.live = false }
+// restarted has what comes now be from another watch: between the last one and it anything may have happened, and the store may
+// have been set back, or be another one.
+func (v *view) restarted() { v.live, v.assigned = false, false }
 
 // saw takes an event in.
 func (v *view) saw(e Event, now time.Time) {
-	if !v.live {
-		v.live, v.began = true, now
-	}
-	if e.Note != nil {
+	switch {
+	case e.Note != nil:
 		return
-	}
-	if e.Assignment != nil {
-		v.epoch = e.Epoch
-		v.history[e.Epoch] = newAssignment(e.Assignment)
+	case e.Complete:
+		v.live, v.began = true, now
+		if !v.assigned {
+			v.epoch = Epoch{}
+		}
+		return
+	case e.Assignment != nil:
+		v.epoch, v.assigned = e.Epoch, true
+		v.history[e.Epoch] = newAssignment(e.Assignment, e.Follows)
 		v.forget(now)
 		return
 	}
@@ -121,17 +127,17 @@ func (v *view) nextSilence(now time.Time) (next time.Time) {
 
 // forget drops the processes that were silent for long, and the assignments that nobody follows any more.
 func (v *view) forget(now time.Time) {
-	oldest := v.epoch
+	oldest := v.epoch.Number
 	maps.DeleteFunc(v.processes, func(_ identity, p *process) bool {
 		if now.Sub(p.seen) > 10*v.config.silence() {
 			return true
 		}
 		if !p.Ended && !v.silent(p, now) {
-			oldest = min(oldest, p.Epoch)
+			oldest = min(oldest, p.Epoch.Number)
 		}
 		return false
 	})
-	maps.DeleteFunc(v.history, func(epoch uint64, _ *assignment) bool { return epoch > 0 && epoch < oldest })
+	maps.DeleteFunc(v.history, func(e Epoch, _ *assignment) bool { return e.Number > 0 && e.Number < oldest })
 }
 
 // alive returns the members that a plan is to have, by name: those of which some process renewed lately and that

@@ -45,6 +45,13 @@ func Start(t *testing.T) (url string, server *os.Process) {
 // New returns how a server is started until the test ends, and again when it was killed, with what it had.
 func New(t *testing.T) (url string, start func() *os.Process) {
 	t.Helper()
+	url, _, start = NewIn(t)
+	return url, start
+}
+
+// NewIn is New, and returns the folder of the server's data.
+func NewIn(t *testing.T) (url, data string, start func() *os.Process) {
+	t.Helper()
 	var urls [2]string
 	for i := range urls {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,8 +64,9 @@ func New(t *testing.T) (url string, start func() *os.Process) {
 		}
 	}
 	dir := Dir(t)
-	words := Command("one", filepath.Join(dir, "data"), urls[0], urls[1], "one="+urls[1])
-	return urls[0], func() *os.Process {
+	data = filepath.Join(dir, "data")
+	words := Command("one", data, urls[0], urls[1], "one="+urls[1])
+	return urls[0], data, func() *os.Process {
 		t.Helper()
 		log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {

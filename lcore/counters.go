@@ -89,6 +89,7 @@ type PuntCounters struct {
 	Full     uint64 // lost: the punt ring was full
 	Sent     uint64 // frames from management that were transmitted
 	Rejected uint64 // frames from management that the port did not take
+	Fenced   uint64 // frames from management, from a share's MAC address without the right to it
 }
 
 // PortCounters counts the packets of one of several Ethernet ports, by direction.
@@ -118,6 +119,7 @@ func (c *Counters) Add(o Counters) {
 	c.Punt.Full += o.Punt.Full
 	c.Punt.Sent += o.Punt.Sent
 	c.Punt.Rejected += o.Punt.Rejected
+	c.Punt.Fenced += o.Punt.Fenced
 	c.Loops += o.Loops
 	c.Busy += o.Busy
 	c.Sleeps += o.Sleeps

@@ -355,6 +355,8 @@ unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, 
 		break;
 	case TYPE_ARP:
 		return PUNT;
+	case TYPE_RARP: /* another member says that it has a share */
+		return is_virtual(dp, mac48(eth + 6)) ? PUNT : DROP_l2_other;
 	default:
 		return DROP_l2_other;
 	}

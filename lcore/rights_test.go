@@ -154,6 +154,56 @@ func TestVirtualMAC(t *testing.T) {
 	}
 }
 
+// What management sends from a share's MAC address leaves while the bridge has the share and a right, or is about to have it; and
+// what it sends from its port's always.
+func TestAnnouncementsAreFenced(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	mac := virtualOf(hostMAC)
+	host := some(shares.OfHost(hostMAC))
+	rest := some(without(everyShare(), shares.OfHost(hostMAC))...)
+	send := func(when string, leaves bool) {
+		t.Helper()
+		want := 1
+		before := s.datapath.Counters().Punt
+		for _, from := range []frame.MAC{mac, bridgeMAC} {
+			if err := s.workers[0].Send(s.pool.Pointer(), 0, frame.AppendRARP(nil, frame.Link{MAC: from})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.work()
+		if leaves {
+			want++
+		}
+		after := s.datapath.Counters().Punt
+		if n := len(s.toRoCE(0)); n != want || after.Sent-before.Sent != uint64(want) || after.Fenced-before.Fenced != uint64(2-want) {
+			t.Errorf("%s: %d of 2 leave, want %d: %+v, then %+v", when, n, want, before, after)
+		}
+	}
+	s.part(lcore.Part{Open: host})
+	send("without a right", false)
+	s.entitle()
+	send("open", true)
+	s.part(lcore.Part{Open: rest})
+	send("another's", false)
+	s.part(lcore.Part{Open: rest, Hold: host})
+	send("held", true)
+	s.part(lcore.Part{Open: host, Leave: host})
+	send("left", false)
+	s.part(lcore.Part{Open: host})
+	lcore.RightsOf(s.datapath).SetDeadline(time.Now())
+	send("after the right", false)
+}
+
+// Another member's announcement of a share comes to management; who is no member hears nothing of RARP.
+func TestOthersAnnouncements(t *testing.T) {
+	s := newRig(t, smallFixture().with(member))
+	s.fromRoCE(frame.AppendRARP(nil, frame.Link{MAC: virtualOf(hostMAC)}))
+	want(t, "punted of a share", len(s.takePunted()), 1)
+	before := s.counters(lcore.RoCEToIB)
+	s.fromRoCE(frame.AppendRARP(nil, frame.Link{MAC: hostMAC}))
+	checkVerdict(t, s, lcore.RoCEToIB, before, "l2_other")
+}
+
 // A host that moves is of the share of its new MAC address: what it sends, and what is sent to it.
 func TestMovedHost(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))

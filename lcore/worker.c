@@ -23,16 +23,19 @@ static void send_by(struct worker *w, unsigned port, struct rte_mbuf **m, unsign
 		rte_pktmbuf_free(m[i]);
 }
 
-/* Frees frames for ports that are gone. Returns how many are left. */
-static unsigned reject_gone(struct worker *w, struct rte_mbuf **m, unsigned n)
+/* Frees frames for ports that are gone, and from shares that are another's. Returns how many are left. */
+static unsigned reject(struct worker *w, struct rte_mbuf **m, unsigned n)
 {
 	unsigned kept = 0;
 	for (unsigned i = 0; i < n; i++) {
-		if (likely(polls_port(w, port_index(w->datapath, m[i])))) {
+		if (unlikely(!polls_port(w, port_index(w->datapath, m[i])))) {
+			w->counters.punt.rejected++;
+		} else if (unlikely(!rights_may_announce(w, m[i]))) {
+			w->counters.punt.fenced++;
+		} else {
 			m[kept++] = m[i];
 			continue;
 		}
-		w->counters.punt.rejected++;
 		rte_pktmbuf_free(m[i]);
 	}
 	return kept;
@@ -45,7 +48,7 @@ static unsigned send_punted(struct worker *w)
 	unsigned n = rte_ring_sc_dequeue_burst(w->send, (void **)m, BURST, NULL);
 	if (likely(n == 0))
 		return 0;
-	unsigned left = reject_gone(w, m, n);
+	unsigned left = reject(w, m, n);
 	for (unsigned ports = w->ports & PORTS_ALL; ports; ports &= ports - 1) {
 		unsigned port = first_port(ports), k = 0;
 		for (unsigned i = 0; i < left; i++)

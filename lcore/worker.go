@@ -81,6 +81,7 @@ func (w *Worker) Counters() Counters {
 			Full:     uint64(c.punt.full),
 			Sent:     uint64(c.punt.sent),
 			Rejected: uint64(c.punt.rejected),
+			Fenced:   uint64(c.punt.fenced),
 		},
 	}
 	for d := range out.Direction {

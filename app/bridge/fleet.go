@@ -99,6 +99,7 @@ func joinFleet(b *Bridge, shared Shared) error {
 		manage.TakeOver(context.Background(), b.loop, macs)
 		m.nodes.Moved()
 	}
+	m.gate.reminder = func(macs []frame.MAC) { manage.Remind(b.loop, macs) }
 	process := rand.Uint64()
 	m.member, err = right.New(right.Config{Name: m.name, Process: process, Where: where, Store: store, Gate: m.gate, Right: f.Right,
 		Say: m.sayer(), Gone: gone, Suspect: func(name string) bool { return m.suspects(name) }})
@@ -200,6 +201,7 @@ func (m *membership) follow(ctx context.Context) {
 	for promised := false; ; {
 		p := m.part()
 		lapse.tell(ctx, m, p.Right > 0)
+		m.gate.remind(time.Now())
 		promised = m.tellPromised(promised, p.WithoutEtcd)
 		if weight, why := m.wants(); why != was || weight != had {
 			was, had = why, weight

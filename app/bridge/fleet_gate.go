@@ -25,7 +25,9 @@ type shareGate struct {
 	name     string    // of the fleet
 	virtual  frame.MAC // of host share 0
 	takeOver func([]frame.MAC)
-	unable   func() string // as membership's
+	reminder func([]frame.MAC) // as takeOver, but does not wait
+	turn     int64             // of remind
+	unable   func() string     // as membership's
 	port     ibside.OpenPort
 	log      *slog.Logger
 
@@ -245,6 +247,27 @@ func macOf(fleet frame.MAC, s shares.Share) frame.MAC {
 func (g *shareGate) MACFor(station frame.MAC) (mac frame.MAC, own bool) {
 	s := shares.OfHost(station)
 	return macOf(g.virtual, s), g.answered.Load()>>s&1 != 0 && g.entitled()
+}
+
+// Has implements manage.Fleet.
+func (g *shareGate) Has(mac frame.MAC) bool {
+	s := shares.Share(mac[5])
+	return s < shares.Hosts && macOf(g.virtual, s) == mac && g.answered.Load()>>s&1 != 0 && g.entitled()
+}
+
+// remind has switches learn again where those host shares are whose turn has come since the last call: each has one a second. Else
+// they forget shares of hosts that only send.
+func (g *shareGate) remind(now time.Time) {
+	turn := now.UnixNano() / int64(time.Second/shares.Hosts)
+	var macs []frame.MAC
+	for g.turn = max(g.turn, turn-shares.Hosts); g.turn < turn; g.turn++ {
+		if mac := macOf(g.virtual, shares.Share(g.turn%shares.Hosts)); g.Has(mac) {
+			macs = append(macs, mac)
+		}
+	}
+	if len(macs) > 0 {
+		g.reminder(macs)
+	}
 }
 
 // fleet is what the bridge tells others of its fleet.

@@ -5,9 +5,11 @@ package bridge
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"causeway/fleet/shares"
 	"causeway/lcore"
+	"causeway/lcore/frame"
 )
 
 // TestForwards: a part says of each share whether it is open.
@@ -37,6 +39,36 @@ func TestAnsweredOf(t *testing.T) {
 	} {
 		if got := answeredOf(&p); got != want {
 			t.Errorf("%+v: %b, want %b", p, got, want)
+		}
+	}
+}
+
+// TestRemind: each share that hosts reach here is announced once a second, in turn, also after the bridge stood still; and none
+// without a right.
+func TestRemind(t *testing.T) {
+	var told []frame.MAC
+	g := &shareGate{virtual: frame.MAC{2, 1}, reminder: func(macs []frame.MAC) { told = append(told, macs...) }}
+	g.answered.Store(1<<5 | 1<<63)
+	now := time.Unix(1700000000, 0)
+	for _, c := range []struct {
+		right    time.Duration
+		lets     time.Duration
+		of, want int
+	}{{time.Hour, 0, 1, 2}, {time.Hour, 10 * time.Millisecond, 1000, 20}, {time.Hour, time.Hour, 1, 2}, {-time.Second, time.Second, 10, 0}} {
+		until := time.Now().Add(c.right)
+		g.deadline.Store(&until)
+		told = nil
+		for range c.of {
+			now = now.Add(c.lets)
+			g.remind(now)
+		}
+		if len(told) != c.want {
+			t.Errorf("%d times %v: %d announcements, want %d", c.of, c.lets, len(told), c.want)
+		}
+		for _, mac := range told {
+			if mac != macOf(g.virtual, 5) && mac != macOf(g.virtual, 63) {
+				t.Errorf("%v is another bridge's", mac)
+			}
 		}
 	}
 }

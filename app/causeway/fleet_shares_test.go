@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"causeway/app/fleettest"
 	"causeway/fleet/shares"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
@@ -29,6 +30,28 @@ func (f *bridgeFleet) ownerOf(s shares.Share) int {
 	f.t.Helper()
 	owner := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m(\d)`, s)).FindStringSubmatch(f.ctl(1, "show", "shares"))
 	return int(owner[1][0] - '0')
+}
+
+// switched checks that the switch, which forgets what has been silent for five seconds, knows each host share at the port of the
+// member that has it: by each announcement, or the one a second later.
+func (f *bridgeFleet) switched() {
+	f.t.Helper()
+	line := regexp.MustCompile(`(?m)^host/\d+ +(\S+) +m(\d)`)
+	var wrong []string
+	for end := time.Now().Add(fleettest.Bound(f.t)(2 * time.Second)); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		known := f.segment.do(f.t, "bridge fdb show br br0")
+		wrong = nil
+		all := line.FindAllStringSubmatch(f.ctl(f.running()[0], "show", "shares"), -1)
+		for _, x := range all {
+			if !strings.Contains(known, fmt.Sprintf("%s dev s%s ", x[1], x[2])) {
+				wrong = append(wrong, fmt.Sprintf("%s of m%s", x[1], x[2]))
+			}
+		}
+		if len(all) == shares.Hosts && len(wrong) == 0 {
+			return
+		}
+	}
+	f.t.Errorf("the switch does not know %d shares where they are: %v\n%s", len(wrong), wrong, f.segment.do(f.t, "bridge fdb show br br0"))
 }
 
 // has waits until a member has a share, for a reason by the words of show shares.

@@ -152,10 +152,9 @@ func (f *bridgeFleet) during(what string, most time.Duration, happens func()) {
 	f.late = 0
 }
 
-// settled waits until those members that run hear each other on both fabrics: what happens next, happens alone.
-func (f *bridgeFleet) settled() {
-	f.t.Helper()
-	running := slices.DeleteFunc([]int{1, 2, 3}, func(n int) bool {
+// running are the members that run.
+func (f *bridgeFleet) running() []int {
+	return slices.DeleteFunc([]int{1, 2, 3}, func(n int) bool {
 		select {
 		case <-f.members[n].done:
 			return true
@@ -163,6 +162,12 @@ func (f *bridgeFleet) settled() {
 			return false
 		}
 	})
+}
+
+// settled waits until those members that run hear each other on both fabrics: what happens next, happens alone.
+func (f *bridgeFleet) settled() {
+	f.t.Helper()
+	running := f.running()
 	for _, n := range running {
 		for _, other := range running {
 			for _, on := range []string{"ethernet", "infiniband"} {
@@ -172,4 +177,5 @@ func (f *bridgeFleet) settled() {
 			}
 		}
 	}
+	f.switched()
 }

@@ -97,7 +97,7 @@ func (fake) Counters() (c lcore.Counters) {
 		Drops: map[lcore.Drop]uint64{lcore.DropProxyQPFull: 3},
 	}
 	c.Direction[lcore.IBToRoCE] = lcore.DirectionCounters{Received: 8, Sent: 8, SourceBridged: 6, GroupCopies: 5}
-	c.Punt = lcore.PuntCounters{Received: 11, Full: 12, Sent: 13, Rejected: 14}
+	c.Punt = lcore.PuntCounters{Received: 11, Full: 12, Sent: 13, Rejected: 14, Fenced: 15}
 	return c
 }
 

@@ -34,6 +34,7 @@ func (s *scrape) management(o *lcore.PuntCounters, m *manage.Counters) {
 	s.add("causeway_management_frames_lost_total", o.Full)
 	s.add("causeway_management_frames_sent_total", o.Sent)
 	s.add("causeway_management_frames_rejected_total", o.Rejected)
+	s.add("causeway_management_frames_fenced_total", o.Fenced)
 	s.add("causeway_management_frames_unsent_total", m.SendFailed)
 	s.add("causeway_management_frames_ignored_total", m.NotForUs)
 	for _, reason := range malformed(m) {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"time"
 
 	"causeway/lcore/frame"
 	"causeway/lcore/manage/local"
@@ -13,20 +14,47 @@ import (
 	"causeway/tables"
 )
 
-// Fleet says which bridge of several a station reaches nodes by. Its method is called in the loop.
+// Fleet says which bridge of several a station reaches nodes by. Its methods are called in the loop.
 type Fleet = local.Fleet
 
 // TakeOver has switches learn that these MAC addresses are here now, by a frame of each on each segment. It waits for
-// nothing but room in the loop's inbox.
+// nothing but room in the loop's inbox. The workers send none of an address that is another's by then.
 func TakeOver(ctx context.Context, l *Loop, macs []frame.MAC) {
-	l.inbox.Later(ctx, func() {
-		for _, s := range l.segments {
-			frames, link := l.frames.By(s.cfg.Port), s.local.Link
-			for _, link.MAC = range macs {
-				frames.Send(0, frame.AppendRARP(nil, link))
-			}
+	l.inbox.Later(ctx, func() { l.announce(macs) })
+}
+
+// Remind is TakeOver for what switches know, and may forget. It waits for nothing, and is lost when the loop has no time for it.
+func Remind(l *Loop, macs []frame.MAC) { l.inbox.Try(func() { l.announce(macs) }) }
+
+func (l *Loop) announce(macs []frame.MAC) {
+	for _, s := range l.segments {
+		for _, mac := range macs {
+			s.announce(l, 0, mac)
 		}
-	})
+	}
+}
+
+// announce has a worker send a frame of a MAC address on the segment.
+func (s *segment) announce(l *Loop, worker int, mac frame.MAC) {
+	link := s.local.Link
+	link.MAC = mac
+	l.frames.By(s.cfg.Port).Send(worker, frame.AppendRARP(nil, link))
+}
+
+// contradictionsPerSecond bounds what the bridge says against others on a segment: all shares that it may have, a few times.
+const contradictionsPerSecond = 256
+
+// contradict has switches learn again that a MAC address is here: a station elsewhere has said that it is there.
+func (s *segment) contradict(l *Loop, worker int, mac frame.MAC, now time.Time) {
+	if f := s.local.Fleet; f == nil || !f.Has(mac) || !s.contradictions.Allows(now) {
+		l.frames.NotForUs()
+		return
+	}
+	s.contradictions.Take(now)
+	s.announce(l, worker, mac)
+	if l.log.Allow("share_claimed", 1) {
+		l.log.Warn("share_claimed", "mac", mac, "segment", s.name(), "note", "another station says that the share's address is there; this bridge has it, and says so")
+	}
 }
 
 // SendEverywhere is SendMessage to the link-local address that a MAC address makes, on each segment.

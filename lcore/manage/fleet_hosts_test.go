@@ -20,6 +20,11 @@ type part map[frame.MAC]bool
 
 func (p part) MACFor(station frame.MAC) (frame.MAC, bool) { return bridgeMAC, p[station] }
 
+// Has has the MAC address of a share.
+func (p part) Has(mac frame.MAC) bool { return mac == shareMAC && p[mac] }
+
+var shareMAC = frame.MAC{0x32, 1, 2, 3, 4, 5}
+
 // TestHostsHere: a host is here while it is known and the bridge has its share, to nodes of the partitions that its segment
 // has. Only hosts of RoCE that are not known are asked for.
 func TestHostsHere(t *testing.T) {
@@ -64,6 +69,37 @@ func TestHostsHere(t *testing.T) {
 			if got := manage.HostsHere(t.Context(), s.loop, pkey, []netip.Addr{host4}); len(got) != want {
 				t.Errorf("nodes with %v reach %v here, want %d", pkey, got, want)
 			}
+		}
+	})
+}
+
+// TestContradicts: the bridge says at once that it has a share which another station says it has, and is silent of others' shares.
+func TestContradicts(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		p := part{shareMAC: true}
+		s := start(t, func(c *manageConfig, _ *ibPort) { c.Fleet = p })
+		claimed := func(mac frame.MAC, times int) (answers int) {
+			for range times {
+				s.w.give(manage.Punted{Data: frame.AppendRARP(nil, frame.Link{MAC: mac})})
+			}
+			s.settle()
+			for _, f := range frames(t, s.w.take()) {
+				if f.Type == frame.TypeRARP && f.Eth.Src() == mac {
+					answers++
+				}
+			}
+			return answers
+		}
+		if n := claimed(shareMAC, 1); n != 1 || s.log.count("share_claimed") != 1 {
+			t.Errorf("%d answers, %d lines", n, s.log.count("share_claimed"))
+		}
+		other := shareMAC
+		other[5]++
+		if n := claimed(other, 1); n != 0 {
+			t.Errorf("%d answers for another bridge's share", n)
+		}
+		if n := claimed(shareMAC, 400); n < 200 || n > 300 {
+			t.Errorf("%d answers to 400", n)
 		}
 	})
 }

@@ -50,6 +50,8 @@ func (s *segment) handle(l *Loop, worker int, f frame.Frame, p Punted, now time.
 		l.messages.Handle(p.Data, s.local)
 	case f.Type == frame.TypeRoCEv1 || f.IsIP() && f.Protocol() == frame.ProtoUDP:
 		s.sidr.HandleMAD(worker, p.Data, now)
+	case f.Type == frame.TypeRARP:
+		s.contradict(l, worker, f.Eth.Src(), now)
 	case f.Type == frame.TypeARP:
 		s.neighbours.HandleARP(worker, f, now)
 		s.sidr.HostsLearned()

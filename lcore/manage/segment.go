@@ -38,21 +38,22 @@ type segment struct {
 	tables *tables.Segment
 	nodes  reached
 
-	hostsMax   int
-	wanted     limit.Rate // of requests for hosts that nodes want
-	searched   searched
-	proxyQPs   *proxyqps.ProxyQPs
-	neighbours *neighbours.Neighbours
-	gids       *gids.GIDs
-	groups     *groups.Groups
-	sidr       *sidr.SIDR
+	hostsMax       int
+	wanted         limit.Rate // of requests for hosts that nodes want
+	contradictions limit.Rate // of other stations that say they have a MAC address of the fleet's
+	searched       searched
+	proxyQPs       *proxyqps.ProxyQPs
+	neighbours     *neighbours.Neighbours
+	gids           *gids.GIDs
+	groups         *groups.Groups
+	sidr           *sidr.SIDR
 }
 
 func newSegment(number uint8, c Segment, of *Config, t *tables.Tables) *segment {
 	return &segment{
 		number: number, cfg: c, tables: t.In(number),
 		local:  &local.Addresses{Link: frame.Link{MAC: c.mac(of.MAC), VID: c.VLAN}, IPs: c.Addresses, Fleet: of.Fleet},
-		wanted: limit.NewRate(wantedPerSecond),
+		wanted: limit.NewRate(wantedPerSecond), contradictions: limit.NewRate(contradictionsPerSecond),
 	}
 }
 

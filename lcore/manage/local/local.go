@@ -21,6 +21,8 @@ type Addresses struct {
 type Fleet interface {
 	// MACFor returns the MAC address that nodes have for a station, and whether this bridge has it now.
 	MACFor(station frame.MAC) (mac frame.MAC, own bool)
+	// Has reports whether such a MAC address is one that this bridge has now.
+	Has(mac frame.MAC) bool
 }
 
 // NodesLink returns the link by which a station reaches IB nodes, and whether it is this bridge's.

@@ -397,6 +397,7 @@ func TestFleetOfBridges(t *testing.T) {
 			f.caughtUp(n)
 		}
 	})
+	f.stands()
 	f.disks(right)
 	f.differ()
 	f.cuts(right, moment)

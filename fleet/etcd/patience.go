@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 )
 
 // A server of etcd whose disk is stalled takes requests and answers none, for as long as that takes; it says that it leads when
@@ -109,12 +110,16 @@ func (s *Store) watch(ctx context.Context, read func([]*mvccpb.KeyValue) error, 
 	if err != nil {
 		return err
 	}
-	if was := s.renewed.Load(); was > got.Header.Revision { // etcd was set back since, or this was renewed just now
-		s.renewed.CompareAndSwap(was, got.Header.Revision)
+	if was := s.committed.Load(); was > got.Header.Revision { // etcd was set back since, or this was renewed just now
+		s.committed.CompareAndSwap(was, got.Header.Revision)
 	}
-	events, ended, err := s.stream(ctx, got.Header.Revision+1)
+	x, err := s.stream(ctx, got.Header.Revision+1)
 	if err == nil {
-		err = s.follow(ctx, events, ended, got.Header.Revision, f)
+		defer x.end()
+		events, ended := x.told()
+		if err = s.follow(ctx, events, ended, got.Header.Revision, f); errors.Is(err, errBehind) {
+			s.behind.Store(&x.at)
+		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -122,49 +127,99 @@ func (s *Store) watch(ctx context.Context, read func([]*mvccpb.KeyValue) error, 
 	return fmt.Errorf("etcd: watch %s: %w", s.prefix, err)
 }
 
-// stream has one of etcd's servers tell of changes from a revision on, until ctx ends, or what is in ended.
-func (s *Store) stream(ctx context.Context, from int64) (events <-chan *etcdserverpb.WatchResponse, ended <-chan error, err error) {
+// A stream is what one of etcd's servers tells of changes.
+type stream struct {
+	etcdserverpb.Watch_WatchClient
+	at  string // the server's address
+	end context.CancelFunc
+}
+
+const (
+	// beginPatience is how long a server may take to begin: one that stands still does not.
+	beginPatience = 100 * time.Millisecond
+	beginTimes    = 2 * copies
+)
+
+// stream has one of etcd's servers tell of changes from a revision on: the next that begins to in time, and was not the last one that
+// was behind, as long as there are others.
+func (s *Store) stream(ctx context.Context, from int64) (*stream, error) {
+	for times := 1; ; times++ {
+		trying, cancel := context.WithCancel(ctx)
+		timer := time.AfterFunc(beginPatience, cancel)
+		x, err := s.begin(trying, from)
+		if err == nil && !timer.Stop() {
+			err = context.DeadlineExceeded
+		}
+		if err == nil && (times == beginTimes || s.behind.Load() == nil || *s.behind.Load() != x.at) {
+			x.end = cancel
+			return x, nil
+		}
+		cancel()
+		if err != nil && (times == beginTimes || ctx.Err() != nil) {
+			return nil, err
+		}
+	}
+}
+
+// begin has the next of etcd's servers begin to tell, until ctx ends.
+func (s *Store) begin(ctx context.Context, from int64) (*stream, error) {
 	// The limit is that of the client's other calls.
-	stream, err := etcdserverpb.NewWatchClient(s.client.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	w, err := etcdserverpb.NewWatchClient(s.client.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	create := &etcdserverpb.WatchCreateRequest{Key: []byte(s.prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(s.prefix)), StartRevision: from}
-	if err := stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
-		return nil, nil, err
+	if err := w.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
+		return nil, err
 	}
-	came, failed := make(chan *etcdserverpb.WatchResponse), make(chan error, 1)
+	x := &stream{Watch_WatchClient: w}
+	_, err = x.next() // it says that it has begun
+	if p, is := peer.FromContext(w.Context()); is {
+		x.at = p.Addr.String()
+	}
+	return x, err
+}
+
+// next returns the next that it tells.
+func (x *stream) next() (*etcdserverpb.WatchResponse, error) {
+	r, err := x.Recv()
+	if err == nil && r.Canceled {
+		err = errors.New(cmp.Or(r.CancelReason, "its server has ended it"))
+	}
+	return r, err
+}
+
+// told gives all that it tells, until it ends.
+func (x *stream) told() (<-chan *etcdserverpb.WatchResponse, <-chan error) {
+	all, ended := make(chan *etcdserverpb.WatchResponse), make(chan error, 1)
 	go func() {
 		for {
-			r, err := stream.Recv()
-			if err == nil && r.Canceled {
-				err = errors.New(cmp.Or(r.CancelReason, "its server has ended it"))
-			}
+			r, err := x.next()
 			if err != nil {
-				failed <- err
+				ended <- err
 				return
 			}
 			select {
-			case came <- r:
-			case <-ctx.Done():
+			case all <- r:
+			case <-x.Context().Done():
 				return
 			}
 		}
 	}()
-	return came, failed, nil
+	return all, ended
 }
 
 // errBehind is returned by a watch whose server does not learn what the others commit.
 var errBehind = errors.New("the server does not tell of what was committed by another")
 
-// behind is how often renewed must have been seen to be ahead of a watch, with nothing heard in between, and each how long after
+// behind is how often what is committed must have been seen to be ahead of a watch, with nothing heard in between, and each how long after
 // the time before. What the caller does with an event may take longer than that: then the next one has come.
 const (
 	behindTimes = 3
 	behindEvery = 50 * time.Millisecond
 )
 
-// follow gives events of a watch to f. It fails when a renewal of this store has succeeded and the watch does not tell of it.
+// follow gives events of a watch to f. It fails when this store knows of something committed, and the watch does not tell of it.
 func (s *Store) follow(ctx context.Context, events <-chan *etcdserverpb.WatchResponse, ended <-chan error, from int64, f func(*mvccpb.Event) error) error {
 	ticks := time.NewTicker(behindEvery)
 	defer ticks.Stop()
@@ -183,7 +238,7 @@ func (s *Store) follow(ctx context.Context, events <-chan *etcdserverpb.WatchRes
 			}
 			times = 0
 		case <-ticks.C:
-			if times++; s.renewed.Load() <= from {
+			if times++; s.committed.Load() <= from {
 				times = 0
 			}
 			if times == behindTimes {

@@ -18,6 +18,7 @@ import (
 	"causeway/fleet/etcd/etcdtest"
 	"causeway/fleet/peers"
 	"causeway/fleet/right"
+	"causeway/fleet/shares"
 )
 
 // TestAgain: a request that nobody answers is sent again, to whoever does; an error comes at once, and no answer in time.
@@ -84,12 +85,12 @@ func TestFollow(t *testing.T) {
 		lives("nothing was renewed")
 		for revision := range int64(20) {
 			events <- &etcdserverpb.WatchResponse{Events: []*mvccpb.Event{{Kv: &mvccpb.KeyValue{ModRevision: 2 + revision}}}}
-			s.renewed.Store(2 + revision)
+			s.committed.Store(2 + revision)
 			lives("what was renewed is under way")
 		}
 		time.Sleep(time.Minute)
 		lives("it has told of all")
-		s.renewed.Store(100)
+		s.committed.Store(100)
 		began := time.Now()
 		if err := <-failed; !errors.Is(err, errBehind) || time.Since(began) > (behindTimes+1)*behindEvery {
 			t.Errorf("after %v: %v", time.Since(began), err)
@@ -159,7 +160,7 @@ func TestWatchBehind(t *testing.T) {
 	for range 2 {
 		err := s.Watch(s.ctx, func(e right.Event) {
 			if tell(e); e.Complete {
-				time.AfterFunc(behindEvery, func() { s.renewed.Add(1 << 40) }) // as if another server had committed more
+				time.AfterFunc(behindEvery, func() { s.committed.Add(1 << 40) }) // as if another server had committed more
 			}
 		})
 		if !errors.Is(err, errBehind) {
@@ -186,7 +187,7 @@ func TestWatchBehind(t *testing.T) {
 	if first, second := <-lists, <-lists; len(first) != 0 || second["b"].Process != 7 || len(second) != 1 || len(lists) != 0 {
 		t.Errorf("of the others' records there are %v, then %v, and %d more lists", first, second, len(lists))
 	}
-	s.renewed.Add(1 << 40)
+	s.committed.Add(1 << 40)
 	if err := <-ended; !errors.Is(err, errBehind) {
 		t.Errorf("a watch of the others' records that is behind: %v", err)
 	}
@@ -250,7 +251,7 @@ func TestLateRenewal(t *testing.T) {
 	}
 	revision := s.last.Load()
 	s.renew(5) // the answer comes by another copy
-	if s.last.Load() == revision || s.renewed.Load() != s.last.Load() {
+	if s.last.Load() == revision || s.committed.Load() != s.last.Load() {
 		t.Error("it is not known of which revision the renewal is")
 	}
 	if !s.copied(6, s.last.Load()) {
@@ -259,5 +260,16 @@ func TestLateRenewal(t *testing.T) {
 	s.renew(7)
 	if err := s.Renew(s.ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: 8, Epoch: right.Epoch{Number: 1}}); !errors.Is(err, right.ErrEpoch) {
 		t.Errorf("with another assignment's number: %v", err)
+	}
+	a := shares.Plan([]shares.Member{{Name: "a", Weight: 1}}, nil)
+	if err := s.Propose(s.ctx, right.Proposal{Assignment: a}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Renew(s.ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: 9}); !errors.Is(err, right.ErrEpoch) {
+		t.Errorf("with the assignment before: %v", err)
+	}
+	got, err := s.get(s.ctx, s.epochKey())
+	if err != nil || s.committed.Load() != got.Kvs[0].ModRevision {
+		t.Errorf("a watch has to tell of revision %d, and not of the assignment's: %+v, %v", s.committed.Load(), got, err)
 	}
 }

@@ -34,11 +34,12 @@ import (
 
 // Store is a fleet's part of an etcd. It implements right.Store.
 type Store struct {
-	client  *clientv3.Client
-	prefix  string
-	renewed atomic.Int64 // the revision of the last renewal that succeeded
-	last    atomic.Int64 // the revision of the member's record, as far as it is known
-	watches atomic.Int64 // that have begun: of what was read before the last, etcd may have something else by the same revision
+	client    *clientv3.Client
+	prefix    string
+	committed atomic.Int64           // the revision of what a watch has to tell: the last renewal, or another assignment than one's own
+	last      atomic.Int64           // the revision of the member's record, as far as it is known
+	watches   atomic.Int64           // that have begun: of what was read before the last, etcd may have something else by the same revision
+	behind    atomic.Pointer[string] // the address of the server whose watch was behind last; nil: none was
 }
 
 // New returns the store of a fleet by a client, which stays the caller's.
@@ -190,8 +191,13 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 		}
 		if done.Succeeded {
 			s.last.Store(done.Header.Revision)
-			s.renewed.Store(done.Header.Revision)
+			s.committed.Store(done.Header.Revision)
 			return nil
+		}
+		for _, epoch := range done.Responses[2].GetResponseRange().Kvs {
+			if string(epoch.Value) != valueOf(r.Epoch) {
+				s.committed.Store(epoch.ModRevision)
+			}
 		}
 		var has holder // nobody
 		before := clientv3.Compare(clientv3.CreateRevision(name), "=", 0)
@@ -215,7 +221,7 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 		s.last.Store(now)
 		switch {
 		case is:
-			s.renewed.Store(now)
+			s.committed.Store(now)
 			return nil
 		case now == last:
 			return right.ErrEpoch
@@ -223,12 +229,12 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 	}
 }
 
-// renewal writes a record in place of the one of a revision, while the assignment has its number and the process its name. Else
-// it reads who has that, and the record.
+// renewal writes a record in place of the one of a revision, while the assignment is its epoch's and the process has its name. Else
+// it reads who has that, the record, and the epoch.
 func (s *Store) renewal(ctx context.Context, r *right.Record, text, holds string, last int64) (*clientv3.TxnResponse, error) {
 	key, name := s.memberKey(r.Member), s.processKey(r.Member)
 	when := []clientv3.Cmp{s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", holds), clientv3.Compare(clientv3.ModRevision(key), "=", last)}
-	return s.client.Txn(ctx).If(when...).Then(clientv3.OpPut(key, text)).Else(clientv3.OpGet(name), clientv3.OpGet(key)).Commit()
+	return s.client.Txn(ctx).If(when...).Then(clientv3.OpPut(key, text)).Else(clientv3.OpGet(name), clientv3.OpGet(key), clientv3.OpGet(s.epochKey())).Commit()
 }
 
 // revisionOf returns of which revision a key is, 0 if it is not there, and whether it has this value.
@@ -260,7 +266,8 @@ func (s *Store) Tell(ctx context.Context, n right.Note) error {
 	return nil
 }
 
-// Propose implements right.Store.
+// Propose implements right.Store. It is sent again while there is no answer: the one that comes second finds that it has been carried
+// out.
 func (s *Store) Propose(ctx context.Context, p right.Proposal) error {
 	next := right.Epoch{Number: p.Epoch.Number + 1, ID: rand.Uint64()}
 	text, err := encode(next, p.Epoch, p.Assignment)
@@ -275,7 +282,17 @@ func (s *Store) Propose(ctx context.Context, p right.Proposal) error {
 		}
 		when = append(when, clientv3.Compare(clientv3.Value(s.processKey(by.Member)), "=", string(holds)))
 	}
-	return s.write(ctx, when, clientv3.OpPut(s.epochKey(), valueOf(next)), clientv3.OpPut(s.assignmentKey(), string(text)))
+	done, err := again(ctx, pause(ctx, patience), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).If(when...).Then(clientv3.OpPut(s.epochKey(), valueOf(next)), clientv3.OpPut(s.assignmentKey(), string(text))).
+			Else(clientv3.OpGet(s.epochKey())).Commit()
+	})
+	if err != nil {
+		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
+	}
+	if _, is := revisionOf(done.Responses[0].GetResponseRange().GetKvs(), []byte(valueOf(next))); !done.Succeeded && !is {
+		return right.ErrEpoch
+	}
+	return nil
 }
 
 func (s *Store) write(ctx context.Context, when []clientv3.Cmp, ops ...clientv3.Op) error {

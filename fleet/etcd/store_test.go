@@ -238,6 +238,9 @@ func TestStoreAssignment(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.Watch(ctx, func(e right.Event) {
+		if e.Complete {
+			return
+		}
 		if e.Epoch.Number != 1 || !e.Assignment.Unanimous || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || !slices.Equal(e.Assignment.Members, want.Members) {
 			t.Errorf("%v: %v", e.Epoch, e.Assignment.Members)
 		}
@@ -478,7 +481,8 @@ func TestSetBack(t *testing.T) {
 	old := r
 	old.Epoch = newest(t, s)
 	do(renew(old))
-	_, ended := watched(t, s)
+	next, ended := watched(t, s)
+	next(3) // until it is complete
 	again(func() { do(errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(backup)))) })
 	select {
 	case err := <-ended:

@@ -127,6 +127,7 @@ func TestEmptied(t *testing.T) {
 			fleet(t, 1, "abc", func(r *rig) {
 				before := r.members["a"].identity.Load()
 				r.leave()
+				time.Sleep(time.Second) // watches end
 				r.mu.Lock()
 				back(r)
 				r.away = false

@@ -144,12 +144,13 @@ func (m *Member) act(ctx context.Context, group *sync.WaitGroup, now time.Time) 
 // watch posts what happens in the store.
 func (m *Member) watch(ctx context.Context) {
 	for ctx.Err() == nil {
+		began := m.config.Clock.Now()
 		_ = m.config.Store.Watch(ctx, func(e Event) {
 			m.post(ctx, func(now time.Time) { m.saw(e, now) })
 		}) // whatever it failed of, the next one begins with a read
 		m.post(ctx, func(time.Time) { m.view.restarted() })
 		select {
-		case <-m.config.Clock.After(m.config.interval()):
+		case <-m.config.Clock.After(began.Add(m.config.interval()).Sub(m.config.Clock.Now())):
 		case <-ctx.Done():
 		}
 	}

@@ -65,10 +65,13 @@ func TestLateClaim(t *testing.T) {
 			for len(second.claims) == 0 {
 				time.Sleep(time.Millisecond)
 			}
-			for s.store.latest[first.name].Epoch == epoch {
-				time.Sleep(time.Millisecond)
+			for _, m := range s.machines[:3] {
+				for s.store.latest[m.name].Epoch == epoch { // all must be able to promise
+					time.Sleep(time.Millisecond)
+				}
 			}
 			first.eventsHeld = time.Now().Add(20 * time.Second)
+			first.requestsLost = first.eventsHeld
 			if refused := errors.Is(second.comes(s.store), ErrEpoch); refused == mistake {
 				t.Errorf("refused: %t", refused)
 			}

@@ -45,8 +45,9 @@ type holding struct {
 // owners are those who leave what is held, by name, so that nothing depends on a map's order.
 func (p *passing) owners() []string { return slices.Sorted(maps.Keys(p.holding)) }
 
-// lingering is how long a member waits at most for those that are to hold what it leaves. Its right is not renewed meanwhile.
-func (c *Config) lingering() time.Duration { return c.Right / 5 }
+// lingering is how long a member waits at most for those that are to hold what it leaves: two of them may have to find out that what they
+// watch is behind. Its right is not renewed meanwhile.
+func (c *Config) lingering() time.Duration { return 2 * c.Right / 5 }
 
 // Settling is how much later members may hear a packet than others do, for a right: a member goes on for so long when all hold
 // what it leaves, and they hold what they hear so long after it began to note what it forwards.
@@ -61,7 +62,7 @@ func (m *Member) leaves() bool { return m.passing.leaving != nil }
 func (m *Member) leave(lost set, now time.Time) bool {
 	until := now.Add(m.config.lingering())
 	heirs := m.heirs(&lost, now)
-	lasts := !m.renewal.until.Before(until.Add(m.config.lingering()))
+	lasts := !m.renewal.until.Before(until.Add(m.config.interval()))
 	if len(heirs) == 0 || m.view.orphaned(now) || !lasts || !m.config.Gate.Leave(lost.list()) {
 		return false
 	}

@@ -70,7 +70,7 @@ func TestSimulation(t *testing.T) {
 	if agreed < 5*int(n) {
 		t.Errorf("only %d rights by promises in %d seeds: the simulation proves little", agreed, n)
 	}
-	if passed < shares.Count/2*int(n) {
+	if passed < shares.Count/3*int(n) {
 		t.Errorf("only %d shares in %d seeds passed with what was kept", passed, n)
 	}
 }

@@ -206,7 +206,7 @@ func (s *simulation) backup() {
 	case r == nil:
 	case r.IntN(8) == 0:
 		s.backups = append(s.backups, s.store.clone())
-	case r.IntN(40) == 0:
+	case r.IntN(15) == 0:
 		s.store.simState = s.backups[r.IntN(len(s.backups))].clone()
 		for _, m := range s.machines {
 			m.endWatch()

@@ -184,11 +184,17 @@ func TestFollow(t *testing.T) {
 	step(2, ofWords("me", "a", "me"), words(0), words(0, 2))
 	step(2, ofWords("me", "a", "me"), words(0, 2), words(0, 2))
 	step(4, ofWords("me", "a", "me", "me"), set{}, words(0, 2, 3))
-	m.saw(Event{Record: Record{Member: "me", Process: 9, Epoch: epoch(4)}}, now)
-	if m.replaced {
+	m.claim = 3
+	m.saw(Event{Record: Record{Member: "me", Process: 9, Claim: 3, Epoch: epoch(4)}}, now)
+	if m.replaced || !m.started {
 		t.Error("its own record is taken for another's")
 	}
-	m.saw(Event{Record: Record{Member: "me", Process: 10, Epoch: epoch(4)}}, now)
+	m.saw(Event{Record: Record{Member: "me", Process: 7, Claim: 1, Epoch: epoch(4)}}, now)
+	if m.replaced || m.started || m.claim != 3 {
+		t.Error("a record from before it had its name, of a store that was set back, is taken for another process's")
+	}
+	m.started = true
+	m.saw(Event{Record: Record{Member: "me", Process: 10, Claim: 4, Epoch: epoch(4)}}, now)
 	if !m.replaced {
 		t.Error("another process has the name, unnoticed")
 	}

@@ -117,8 +117,8 @@ void rights_set(struct datapath *dp, const struct shares *open, const struct sha
 bool rights_settled(const struct worker *w);
 bool rights_done(const struct worker *w);
 
-/* Whether a frame of management's may leave now: none does from the address of a share that is another's, or without a right, for
- * switches believe it. */
+/* Whether a frame of management's may leave now: none does from the address of a share that is another's, or without a
+ * right, for switches believe it. */
 bool rights_may_announce(const struct worker *w, const struct rte_mbuf *m);
 
 /* Changes how late packets may come that another member has carried: TSC cycles after the share was opened. */

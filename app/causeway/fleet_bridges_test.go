@@ -302,28 +302,6 @@ func (f *bridgeFleet) dies(right, moment time.Duration) {
 	})
 }
 
-// heirStops has a member stand still while it gets shares of one that is drained, until the third one has them all. When it goes on
-// it may say nothing of what it was about to have.
-func (f *bridgeFleet) heirStops(most time.Duration) {
-	const times = 3
-	f.during("an heir is stopped while shares pass to it", times*most, func() {
-		for i := range times {
-			began := time.Now()
-			drain := f.program(f.segment, os.Args[0], "ctl", "-s", f.console(1), "fleet", "drain")
-			time.Sleep(time.Duration(10+15*i) * time.Millisecond)
-			signalTo(f.t, f.members[2], syscall.SIGSTOP)
-			drain.wait()
-			f.share("all while the heir stands still", shares.Hosts, 3)
-			time.Sleep(2*time.Second - time.Since(began))
-			signalTo(f.t, f.members[2], syscall.SIGCONT)
-			f.share("half each when it goes on", shares.Hosts/2, 2, 3)
-			f.switched()
-			f.ctl(1, "fleet", "resume")
-			f.share("a third each after that", shares.Hosts/3, 1, 2, 3)
-		}
-	})
-}
-
 // back starts a member again.
 func (f *bridgeFleet) back(n int) {
 	f.during("it is back", 0, func() {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"causeway/fleet/etcd/etcdtest"
@@ -66,22 +65,6 @@ func (f *bridgeFleet) stall(n int, happens func()) {
 		f.t.Fatalf("freeze: %v", err)
 	}
 	happens()
-}
-
-// stands has each of etcd's servers stand still while a member is drained and resumes: what it was asked, another one is asked, and
-// who watches there notices that it tells nothing.
-func (f *bridgeFleet) stands() {
-	f.during("one of etcd's servers stands still while one is drained and resumes", 0, func() {
-		for n, v := range f.etcd {
-			signalTo(f.t, v.program, syscall.SIGSTOP)
-			f.ctl(1, "fleet", "drain")
-			f.share("half each while a server of etcd stands still", shares.Hosts/2, 2, 3)
-			f.ctl(1, "fleet", "resume")
-			f.share("a third each while a server of etcd stands still", shares.Hosts/3, 1, 2, 3)
-			signalTo(f.t, v.program, syscall.SIGCONT)
-			f.caughtUp(n)
-		}
-	})
 }
 
 // leads returns which of these servers of etcd leads; -1: none.

@@ -20,13 +20,13 @@ type Fleet = local.Fleet
 // TakeOver has switches learn that these MAC addresses are here now, by a frame of each on each segment. It waits for
 // nothing but room in the loop's inbox. The workers send none of an address that is another's by then.
 func TakeOver(ctx context.Context, l *Loop, macs []frame.MAC) {
-	l.inbox.Later(ctx, func() { l.announce(macs) })
+	l.inbox.Later(ctx, func() { announce(l, macs) })
 }
 
 // Remind is TakeOver for what switches know, and may forget. It waits for nothing, and is lost when the loop has no time for it.
-func Remind(l *Loop, macs []frame.MAC) { l.inbox.Try(func() { l.announce(macs) }) }
+func Remind(l *Loop, macs []frame.MAC) { l.inbox.Try(func() { announce(l, macs) }) }
 
-func (l *Loop) announce(macs []frame.MAC) {
+func announce(l *Loop, macs []frame.MAC) {
 	for _, s := range l.segments {
 		for _, mac := range macs {
 			s.announce(l, 0, mac)

@@ -26,6 +26,7 @@ type shareGate struct {
 	virtual  frame.MAC // of host share 0
 	takeOver func([]frame.MAC)
 	reminder func([]frame.MAC) // as takeOver, but does not wait
+	reminds  time.Time         // since when remind was called
 	turn     int64             // of remind
 	unable   func() string     // as membership's
 	port     ibside.OpenPort
@@ -258,7 +259,10 @@ func (g *shareGate) Has(mac frame.MAC) bool {
 // remind has switches learn again where those host shares are whose turn has come since the last call: each has one a second. Else
 // they forget shares of hosts that only send.
 func (g *shareGate) remind(now time.Time) {
-	turn := now.UnixNano() / int64(time.Second/shares.Hosts)
+	if g.reminds.IsZero() {
+		g.reminds = now
+	}
+	turn := int64(now.Sub(g.reminds) / (time.Second / shares.Hosts))
 	var macs []frame.MAC
 	for g.turn = max(g.turn, turn-shares.Hosts); g.turn < turn; g.turn++ {
 		if mac := macOf(g.virtual, shares.Share(g.turn%shares.Hosts)); g.Has(mac) {

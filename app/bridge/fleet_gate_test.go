@@ -49,12 +49,12 @@ func TestRemind(t *testing.T) {
 	var told []frame.MAC
 	g := &shareGate{virtual: frame.MAC{2, 1}, reminder: func(macs []frame.MAC) { told = append(told, macs...) }}
 	g.answered.Store(1<<5 | 1<<63)
-	now := time.Unix(1700000000, 0)
+	now := time.Now()
 	for _, c := range []struct {
 		right    time.Duration
 		lets     time.Duration
 		of, want int
-	}{{time.Hour, 0, 1, 2}, {time.Hour, 10 * time.Millisecond, 1000, 20}, {time.Hour, time.Hour, 1, 2}, {-time.Second, time.Second, 10, 0}} {
+	}{{time.Hour, 0, 1, 0}, {time.Hour, time.Second, 1, 2}, {time.Hour, 10 * time.Millisecond, 1000, 20}, {time.Hour, time.Hour, 1, 2}, {-time.Second, time.Second, 10, 0}} {
 		until := time.Now().Add(c.right)
 		g.deadline.Store(&until)
 		told = nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -193,18 +194,69 @@ func TestWatchBehind(t *testing.T) {
 	}
 }
 
+// newTwo returns the store of two servers, which know nothing of each other, and one of these.
+func newTwo(t *testing.T) (*Store, *os.Process) {
+	t.Helper()
+	url, server := etcdtest.Start(t)
+	other, _ := etcdtest.Start(t)
+	client, err := Dial(Config{Endpoints: []string{url, other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return New(client, "test"), server
+}
+
+// TestWatchElsewhere: changes are told by a server that begins to in time, and by another one than that which was behind, however the
+// client takes turns.
+func TestWatchElsewhere(t *testing.T) {
+	t.Parallel()
+	s, server := newTwo(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	streams := func(n int) (at map[string]int) {
+		t.Helper()
+		at = map[string]int{}
+		for range n {
+			began := time.Now()
+			x, err := s.stream(ctx, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.end()
+			if at[x.at]++; time.Since(began) > time.Second {
+				t.Errorf("it took %v", time.Since(began))
+			}
+		}
+		return at
+	}
+	if _, err := s.Followers(ctx); err != nil { // until one of them is there
+		t.Fatal(err)
+	}
+	both := streams(6)
+	for len(both) < 2 && ctx.Err() == nil { // until there are connections to both
+		both = streams(6)
+	}
+	for behind := range both {
+		s.behind.Store(&behind)
+		if at := streams(6); at[behind] > 0 {
+			t.Errorf("streams are at %v, and %s was behind", at, behind)
+		}
+	}
+	s.behind.Store(nil)
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if at := streams(6); len(at) != 1 {
+		t.Errorf("streams are at %v, of which one stands still", at)
+	}
+}
+
 // TestStalledServer: one of two servers takes requests and answers none; what is read, and told, comes by the other one. The two
 // know nothing of each other, which is no matter here.
 func TestStalledServer(t *testing.T) {
 	t.Parallel()
-	stalled, server := etcdtest.Start(t)
-	alive, _ := etcdtest.Start(t)
-	client, err := Dial(Config{Endpoints: []string{stalled, alive}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	s := New(client, "test")
+	s, server := newTwo(t)
 	ask := func(ctx context.Context) error {
 		_, err := s.Configurations(ctx, nil)
 		_, err2 := s.Followers(ctx)

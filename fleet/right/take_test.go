@@ -65,6 +65,7 @@ func TestBlocked(t *testing.T) {
 		{"a ended, and what it sent before comes late", []Record{with(a2, func(r *Record) { r.Ended = true }), a2}, nil, 0, set{}},
 		{"another process of a ended", []Record{a2}, []Record{{Member: "a", Process: 2, Epoch: epoch(3), Ended: true}}, 0, words(0)},
 		{"a follows an assignment that is not known", []Record{with(a2, func(r *Record) { r.Epoch = epoch(1) })}, nil, 0, everything},
+		{"a follows another assignment of the newest's number", []Record{a2}, []Record{with(a2, func(r *Record) { r.Epoch = Epoch{3, 99} })}, 0, everything},
 		{"a follows none", []Record{with(a2, func(r *Record) { r.Epoch = epoch(0) })}, nil, 0, set{}},
 		{"both", []Record{a2, {Member: "b", Process: 1, Epoch: epoch(2)}}, nil, 0, words(0, 1)},
 		{"this process", []Record{{Member: "me", Process: 9, Epoch: epoch(2)}}, nil, 0, set{}},
@@ -184,6 +185,11 @@ func TestFollow(t *testing.T) {
 	step(2, ofWords("me", "a", "me"), words(0), words(0, 2))
 	step(2, ofWords("me", "a", "me"), words(0, 2), words(0, 2))
 	step(4, ofWords("me", "a", "me", "me"), set{}, words(0, 2, 3))
+	m.view.restarted()
+	m.saw(Event{Complete: true}, now)
+	if m.epoch != (Epoch{}) || !gate.open.empty() {
+		t.Errorf("the store has lost all, and the member follows %+v, with %v open", m.epoch, gate.open.list())
+	}
 	m.claim = 3
 	m.saw(Event{Record: Record{Member: "me", Process: 9, Claim: 3, Epoch: epoch(4)}}, now)
 	if m.replaced || !m.started {

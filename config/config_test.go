@@ -117,7 +117,7 @@ func TestExample(t *testing.T) {
 	if g := c.Groups[1]; g.MGID != gid(t, "ff15:a01b::1267:ef01:204") || g.Direction != ToIB || g.RatePPS != 0 {
 		t.Errorf("second group: %+v", g)
 	}
-	if c.RoCE.IBMTU != ib.MTU4096 || c.Workers.Idle != IdleSleep || c.QoS.SLOfDSCP[46] != 5 || c.RoCE.Port.String() != "af_packet:eth1" {
+	if c.RoCE.IBMTU != ib.MTU4096 || c.Workers.Idle != IdleAuto || c.QoS.SLOfDSCP[46] != 5 || c.RoCE.Port.String() != "af_packet:eth1" {
 		t.Errorf("RoCE %+v, workers %+v", c.RoCE, c.Workers)
 	}
 	if !c.Allows(&c.RoCE, netip.MustParseAddr("10.9.0.200")) || c.Allows(&c.RoCE, netip.MustParseAddr("10.9.1.1")) {

@@ -323,6 +323,14 @@ static enum drop parse_vlan(const struct datapath *dp, unsigned port, const uint
 	return unlikely(!p->segment) ? DROP_vlan_unknown : PASS;
 }
 
+/* Another member says that it has a share: management contradicts when it is this one's. */
+static unsigned parse_rarp(const struct datapath *dp, uint64_t source)
+{
+	if (!is_virtual(dp, source))
+		return DROP_l2_other;
+	return rights_answers(dp, source) ? PUNT : DROP_loop_bridge;
+}
+
 unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc)
 {
 	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
@@ -355,8 +363,8 @@ unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, 
 		break;
 	case TYPE_ARP:
 		return PUNT;
-	case TYPE_RARP: /* another member says that it has a share */
-		return is_virtual(dp, mac48(eth + 6)) ? PUNT : DROP_l2_other;
+	case TYPE_RARP:
+		return parse_rarp(dp, mac48(eth + 6));
 	default:
 		return DROP_l2_other;
 	}

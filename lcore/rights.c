@@ -180,15 +180,17 @@ void rights_set(struct datapath *dp, const struct shares *open, const struct sha
 	__atomic_fetch_add(&r->changes, 1, __ATOMIC_SEQ_CST);
 }
 
-bool rights_may_announce(const struct worker *w, const struct rte_mbuf *m)
+bool rights_answers(const struct datapath *dp, uint64_t mac)
 {
-	const struct datapath *dp = w->datapath;
-	uint64_t source = mac48(rte_pktmbuf_mtod(m, const uint8_t *) + RTE_ETHER_ADDR_LEN);
-	if (!is_virtual(dp, source))
-		return true;
 	const struct rights *r = &dp->rights;
 	uint64_t hosts = (load(&r->open, 0) | load(&r->hold, 0)) & ~load(&r->leave, 0);
-	return hosts >> (source % HOST_SHARES) & 1 && !right_ended(w);
+	return hosts >> (mac % HOST_SHARES) & 1;
+}
+
+bool rights_may_announce(const struct worker *w, const struct rte_mbuf *m)
+{
+	uint64_t source = mac48(rte_pktmbuf_mtod(m, const uint8_t *) + RTE_ETHER_ADDR_LEN);
+	return !is_virtual(w->datapath, source) || (rights_answers(w->datapath, source) && !right_ended(w));
 }
 
 void rights_late(struct datapath *dp, uint64_t late)

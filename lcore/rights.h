@@ -117,6 +117,9 @@ void rights_set(struct datapath *dp, const struct shares *open, const struct sha
 bool rights_settled(const struct worker *w);
 bool rights_done(const struct worker *w);
 
+/* Whether hosts are to reach a share here, by its MAC address, as in datapath.mac: it is open or held, and not left. */
+bool rights_answers(const struct datapath *dp, uint64_t mac);
+
 /* Whether a frame of management's may leave now: none does from the address of a share that is another's, or without a
  * right, for switches believe it. */
 bool rights_may_announce(const struct worker *w, const struct rte_mbuf *m);

@@ -135,7 +135,8 @@ type stream struct {
 }
 
 const (
-	// beginPatience is how long a server may take to begin: one that stands still does not.
+	// beginPatience is how long a server may take to begin: one that stands still does not. When none of three has, each may take
+	// twice as long.
 	beginPatience = 100 * time.Millisecond
 	beginTimes    = 2 * copies
 )
@@ -145,7 +146,7 @@ const (
 func (s *Store) stream(ctx context.Context, from int64) (*stream, error) {
 	for times := 1; ; times++ {
 		trying, cancel := context.WithCancel(ctx)
-		timer := time.AfterFunc(beginPatience, cancel)
+		timer := time.AfterFunc(beginPatience<<((times-1)/3), cancel)
 		x, err := s.begin(trying, from)
 		if err == nil && !timer.Stop() {
 			err = context.DeadlineExceeded
@@ -161,7 +162,7 @@ func (s *Store) stream(ctx context.Context, from int64) (*stream, error) {
 	}
 }
 
-// begin has the next of etcd's servers begin to tell, until ctx ends.
+// begin has the next of etcd's servers begin to tell, until ctx ends. It fails where that one does not have the revision before.
 func (s *Store) begin(ctx context.Context, from int64) (*stream, error) {
 	// The limit is that of the client's other calls.
 	w, err := etcdserverpb.NewWatchClient(s.client.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
@@ -173,7 +174,10 @@ func (s *Store) begin(ctx context.Context, from int64) (*stream, error) {
 		return nil, err
 	}
 	x := &stream{Watch_WatchClient: w}
-	_, err = x.next() // it says that it has begun
+	r, err := x.next() // it says that it has begun
+	if err == nil && r.Header.Revision < from-1 {
+		err = errBehind // it, or etcd was set back since what was read
+	}
 	if p, is := peer.FromContext(w.Context()); is {
 		x.at = p.Addr.String()
 	}

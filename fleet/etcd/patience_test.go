@@ -237,6 +237,9 @@ func TestWatchElsewhere(t *testing.T) {
 	for len(both) < 2 && ctx.Err() == nil { // until there are connections to both
 		both = streams(6)
 	}
+	if x, err := s.stream(ctx, 1<<40); !errors.Is(err, errBehind) {
+		t.Errorf("a stream begins after what there is: %+v, %v", x, err)
+	}
 	for behind := range both {
 		s.behind.Store(&behind)
 		if at := streams(6); at[behind] > 0 {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -194,8 +196,16 @@ func TestWatchBehind(t *testing.T) {
 	}
 }
 
-// newTwo returns the store of two servers, which know nothing of each other, and one of these.
-func newTwo(t *testing.T) (*Store, *os.Process) {
+// two is the store of two servers, which know nothing of each other, to both of which there are connections.
+type two struct {
+	*Store
+	t      *testing.T
+	ctx    context.Context
+	server *os.Process // one of these
+	both   map[string]int
+}
+
+func newTwo(t *testing.T) *two {
 	t.Helper()
 	url, server := etcdtest.Start(t)
 	other, _ := etcdtest.Start(t)
@@ -203,54 +213,72 @@ func newTwo(t *testing.T) (*Store, *os.Process) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = client.Close() })
-	return New(client, "test"), server
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(func() {
+		cancel()
+		_ = client.Close()
+	})
+	s := &two{New(client, "test"), t, ctx, server, nil}
+	if _, err := s.Followers(ctx); err != nil { // until one of them is there
+		t.Fatal(err)
+	}
+	for len(s.both) < 2 && ctx.Err() == nil {
+		s.both = s.streams(6)
+	}
+	return s
+}
+
+// streams returns at which servers so many streams are.
+func (s *two) streams(n int) (at map[string]int) {
+	s.t.Helper()
+	at = map[string]int{}
+	for range n {
+		x, err := s.stream(s.ctx, 1)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		x.end()
+		at[x.at]++
+	}
+	return at
+}
+
+// stop has one of the servers stand still. It returns when it does.
+func (s *two) stop() {
+	s.t.Helper()
+	if err := s.server.Signal(syscall.SIGSTOP); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = s.server.Signal(syscall.SIGCONT) }) // it is killed in any case
+	for stat := fmt.Sprintf("/proc/%d/stat", s.server.Pid); s.ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if strings.Contains(string(text), ") T ") {
+			return
+		}
+	}
+	s.t.Fatal("it does not stop")
 }
 
 // TestWatchElsewhere: changes are told by a server that begins to in time, and by another one than that which was behind, however the
 // client takes turns.
 func TestWatchElsewhere(t *testing.T) {
 	t.Parallel()
-	s, server := newTwo(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	streams := func(n int) (at map[string]int) {
-		t.Helper()
-		at = map[string]int{}
-		for range n {
-			began := time.Now()
-			x, err := s.stream(ctx, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			x.end()
-			if at[x.at]++; time.Since(began) > time.Second {
-				t.Errorf("it took %v", time.Since(began))
-			}
-		}
-		return at
-	}
-	if _, err := s.Followers(ctx); err != nil { // until one of them is there
-		t.Fatal(err)
-	}
-	both := streams(6)
-	for len(both) < 2 && ctx.Err() == nil { // until there are connections to both
-		both = streams(6)
-	}
-	if x, err := s.stream(ctx, 1<<40); !errors.Is(err, errBehind) {
+	s := newTwo(t)
+	if x, err := s.stream(s.ctx, 1<<40); !errors.Is(err, errBehind) {
 		t.Errorf("a stream begins after what there is: %+v, %v", x, err)
 	}
-	for behind := range both {
+	for behind := range s.both {
 		s.behind.Store(&behind)
-		if at := streams(6); at[behind] > 0 {
+		if at := s.streams(6); at[behind] > 0 {
 			t.Errorf("streams are at %v, and %s was behind", at, behind)
 		}
 	}
 	s.behind.Store(nil)
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if at := streams(6); len(at) != 1 {
+	s.stop()
+	if at := s.streams(6); len(at) != 1 {
 		t.Errorf("streams are at %v, of which one stands still", at)
 	}
 }
@@ -259,7 +287,7 @@ func TestWatchElsewhere(t *testing.T) {
 // know nothing of each other, which is no matter here.
 func TestStalledServer(t *testing.T) {
 	t.Parallel()
-	s, server := newTwo(t)
+	s := newTwo(t)
 	ask := func(ctx context.Context) error {
 		_, err := s.Configurations(ctx, nil)
 		_, err2 := s.Followers(ctx)
@@ -268,15 +296,7 @@ func TestStalledServer(t *testing.T) {
 		_, _, err5 := s.Record(ctx, "a")
 		return errors.Join(err, err2, err3, err4, err5, s.Tell(ctx, right.Note{Member: "a"}))
 	}
-	for began := time.Now(); time.Since(began) < time.Second; { // so that there are connections to both
-		if err := ask(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = server.Signal(syscall.SIGCONT) }() // it is killed in any case
+	s.stop()
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*readPatience)
 		if err := ask(ctx); err != nil {

@@ -365,7 +365,7 @@ func TestFleetOfBridges(t *testing.T) {
 	f.during("a host's share is pinned to each, and moved", 0, func() { f.pin() })
 	f.listed()
 	f.dies(right, moment)
-	f.heirStops(right + moment)
+	f.successorStops(right + moment)
 	f.during("each of etcd's servers is killed, the leader among them", right, func() {
 		for n, v := range f.etcd {
 			signalTo(t, v.program, syscall.SIGKILL)

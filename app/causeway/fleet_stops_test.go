@@ -10,18 +10,18 @@ import (
 	"causeway/fleet/shares"
 )
 
-// heirStops has a member stand still while it gets shares of one that is drained, until the third one has them all. When it goes on
+// successorStops has a member stand still while it gets shares of one that is drained, until the third one has them all. When it goes on
 // it may say nothing of what it was about to have.
-func (f *bridgeFleet) heirStops(most time.Duration) {
+func (f *bridgeFleet) successorStops(most time.Duration) {
 	const times = 3
-	f.during("an heir is stopped while shares pass to it", times*most, func() {
+	f.during("a successor is stopped while shares pass to it", times*most, func() {
 		for i := range times {
 			began := time.Now()
 			drain := f.program(f.segment, os.Args[0], "ctl", "-s", f.console(1), "fleet", "drain")
 			time.Sleep(time.Duration(10+15*i) * time.Millisecond)
 			signalTo(f.t, f.members[2], syscall.SIGSTOP)
 			drain.wait()
-			f.share("all while the heir stands still", shares.Hosts, 3)
+			f.share("all while the successor stands still", shares.Hosts, 3)
 			time.Sleep(2*time.Second - time.Since(began))
 			signalTo(f.t, f.members[2], syscall.SIGCONT)
 			f.share("half each when it goes on", shares.Hosts/2, 2, 3)

@@ -116,16 +116,9 @@ func newBacked(t *testing.T) *backed {
 	t.Helper()
 	url, dir, start := etcdtest.NewIn(t)
 	server := start()
-	client, err := etcd.Dial(etcd.Config{Endpoints: []string{url}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(func() {
-		cancel()
-		_ = client.Close()
-	})
-	return &backed{etcd.New(client, "test"), t, ctx, dir, server, start}
+	t.Cleanup(cancel)
+	return &backed{etcd.New(dialAt(t, url), "test"), t, ctx, dir, server, start}
 }
 
 func (s *backed) do(err error) {

@@ -111,7 +111,14 @@ type renewer struct {
 func newRenewer(t *testing.T) *renewer {
 	t.Helper()
 	url, _ := etcdtest.Start(t)
-	client, err := Dial(Config{Endpoints: []string{url}})
+	s, ctx := storeAt(t, url)
+	return &renewer{s, t, ctx}
+}
+
+// storeAt returns the store of these servers, and a context for a test.
+func storeAt(t *testing.T, urls ...string) (*Store, context.Context) {
+	t.Helper()
+	client, err := Dial(Config{Endpoints: urls})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +127,7 @@ func newRenewer(t *testing.T) *renewer {
 		cancel()
 		_ = client.Close()
 	})
-	return &renewer{New(client, "test"), t, ctx}
+	return New(client, "test"), ctx
 }
 
 func (s *renewer) renew(n uint64) {
@@ -209,16 +216,8 @@ func newTwo(t *testing.T) *two {
 	t.Helper()
 	url, server := etcdtest.Start(t)
 	other, _ := etcdtest.Start(t)
-	client, err := Dial(Config{Endpoints: []string{url, other}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(func() {
-		cancel()
-		_ = client.Close()
-	})
-	s := &two{New(client, "test"), t, ctx, server, nil}
+	store, ctx := storeAt(t, url, other)
+	s := &two{store, t, ctx, server, nil}
 	if _, err := s.Followers(ctx); err != nil { // until one of them is there
 		t.Fatal(err)
 	}

@@ -23,6 +23,11 @@ import (
 func dial(t *testing.T) *clientv3.Client {
 	t.Helper()
 	url, _ := etcdtest.Start(t)
+	return dialAt(t, url)
+}
+
+func dialAt(t *testing.T, url string) *clientv3.Client {
+	t.Helper()
 	c, err := etcd.Dial(etcd.Config{Endpoints: []string{url}})
 	if err != nil {
 		t.Fatal(err)

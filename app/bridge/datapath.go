@@ -68,7 +68,7 @@ func (b *Bridge) makeDatapath() error {
 	b.datapath, b.ports.datapath = d, d
 	b.ports.access.Unlock()
 	if mac := virtualMAC(b.cfg.Fleet.Name); mac != (frame.MAC{}) {
-		b.shares = &shareGate{rights: lcore.RightsOf(d), name: b.cfg.Fleet.Name, virtual: mac, log: b.log}
+		b.shares = &shareGate{rights: lcore.RightsOf(d), name: b.cfg.Fleet.Name, virtual: mac, log: b.log, patience: b.cfg.Fleet.Right / 5}
 		b.shares.rights.Late(right.Settling(b.cfg.Fleet.Right))
 	}
 	b.readings = &readings{gate: &b.gate, datapath: d}

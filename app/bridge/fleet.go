@@ -261,6 +261,7 @@ type Part struct {
 	Hosts, Groups int               // how many these are
 	Right         time.Duration     // that is left; below 0: since when it has run out
 	Lapses        uint64            // how often it had run out
+	PutOff        uint64            // how often shares could not pass to others without a loss
 	WithoutEtcd   bool              // the right is one by the other members' promises
 	Sessions      []peers.Session   // with the other members
 	Unheard       map[string]uint64 // messages of these that were not taken, or not sent, by reason
@@ -287,7 +288,7 @@ func (m *membership) Part() (p Part, in bool) {
 
 func (m *membership) part() (p Part) {
 	g := m.gate
-	p = Part{Fleet: m.cfg.Name, Why: m.why(), Drained: m.leaves() == drained, Lapses: g.lapses.Load(), WithoutEtcd: m.member.Promised()}
+	p = Part{Fleet: m.cfg.Name, Why: m.why(), Drained: m.leaves() == drained, Lapses: g.lapses.Load(), PutOff: g.putOff.Load(), WithoutEtcd: m.member.Promised()}
 	if open := g.opened.Load(); open != nil {
 		p.Open = *open
 		p.Hosts, p.Groups = countOf(open)

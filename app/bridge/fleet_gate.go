@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +29,9 @@ type shareGate struct {
 	turn     int64             // of remind
 	unable   func() string     // as membership's
 	port     ibside.OpenPort
+	// patience is how long the workers' queues may take to be empty once: they are, hundreds of times in a second. So long, too, may a
+	// port take to send what it has. A right, which is not renewed meanwhile, lasts for longer.
+	patience time.Duration
 	log      *slog.Logger
 
 	founded  atomic.Uint64 // when the fleet was, Unix time in nanoseconds; 0: not known yet
@@ -38,6 +40,7 @@ type shareGate struct {
 	barred   bool          // nothing is forwarded of what is open
 	answered atomic.Uint64 // host shares that hosts reach here
 	lapses   atomic.Uint64
+	putOff   atomic.Uint64 // times that shares could not pass without a loss
 	deadline atomic.Pointer[time.Time]
 	opened   atomic.Pointer[lcore.Shares] // what the workers forward; nil: nothing yet
 	given    right.Carried                // what others carried of shares that were opened a moment ago, and may come late
@@ -55,7 +58,7 @@ func (g *shareGate) Open(all []shares.Share, carried right.Carried) {
 		g.noOverlap("who had the shares has not told what it carried", "dropped", "what was kept of them")
 	}
 	g.given = append(g.given, carried...)
-	within(g.port.AwaitReceived) // else workers would take for newer what another member may have carried
+	g.within(g.port.AwaitReceived) // else workers would take for newer what another member may have carried
 	g.part.Open = plus(g.part.Open, opened)
 	g.apply()
 	g.announce(opened.Hosts)
@@ -99,6 +102,20 @@ func (g *shareGate) Leave(all []shares.Share) bool {
 	return true
 }
 
+// Stay implements right.Gate.
+func (g *shareGate) Stay(all []shares.Share, heirs []string) {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	stay := setOf(all)
+	g.part.Leave = minus(g.part.Leave, stay)
+	g.apply()
+	g.announce(stay.Hosts)
+	g.putOff.Add(1)
+	hosts, groups := countOf(&stay)
+	g.log.Warn("fleet_put_off", "members", heirs, "host_shares", hosts, "group_shares", groups,
+		"note", "they do not say in time that they hold these shares: this bridge goes on with them, and tries again")
+}
+
 // mostCarried is how many packets a member tells of at most, which etcd keeps in one value.
 const mostCarried = 32768
 
@@ -107,32 +124,28 @@ func (g *shareGate) Left(late []string) right.Carried {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.close(g.part.Leave)
-	if !within(g.port.AwaitSent) {
-		g.noOverlap("the InfiniBand port has not sent in time what it was given", "for", patience)
+	if !g.within(g.port.AwaitSent) {
+		g.noOverlap("the InfiniBand port has not sent in time what it was given", "for", g.patience)
 		return nil
 	}
 	if len(late) > 0 {
-		g.noOverlap("members did not say in time that they hold the shares", "members", late)
+		g.noOverlap("members do not say that they hold the shares", "members", late)
 	}
 	ids, all := g.rights.Noted()
 	if !all || len(ids)+len(g.given)/8 > mostCarried {
 		g.noOverlap("more packets were carried meanwhile than can be told", "most", mostCarried)
 		return nil
 	}
-	carried := slices.Clone(g.given) // may come late to the next one, too
+	carried := append(right.Carried{}, g.given...) // may come late to the next one, too; nothing is not nil
 	for _, id := range ids {
 		carried = binary.LittleEndian.AppendUint64(carried, id)
 	}
 	return carried
 }
 
-// patience is how long the workers' queues may take to be empty once: they are, hundreds of times in a second. So long, too,
-// may a port take to send what it has.
-const patience = 50 * time.Millisecond
-
 // within reports whether something was done by then.
-func within(wait func(context.Context) error) bool {
-	ctx, end := context.WithTimeout(context.Background(), patience)
+func (g *shareGate) within(wait func(context.Context) error) bool {
+	ctx, end := context.WithTimeout(context.Background(), g.patience)
 	defer end()
 	return wait(ctx) == nil
 }
@@ -146,8 +159,8 @@ func (g *shareGate) Hold(all []shares.Share) bool {
 		g.rights.Forget()
 		g.given = nil
 	}
-	if !within(g.port.AwaitReceived) {
-		g.noOverlap("the InfiniBand port has not given to workers in time what had come", "for", patience)
+	if !g.within(g.port.AwaitReceived) {
+		g.noOverlap("the InfiniBand port has not given to workers in time what had come", "for", g.patience)
 		return false
 	}
 	held := setOf(all)
@@ -156,7 +169,7 @@ func (g *shareGate) Hold(all []shares.Share) bool {
 	if !g.await() {
 		g.part.Hold = minus(g.part.Hold, held)
 		g.apply()
-		g.noOverlap("the workers' queues are never empty", "for", patience)
+		g.noOverlap("the workers' queues are never empty", "for", g.patience)
 		return false
 	}
 	g.announce(held.Hosts)
@@ -174,7 +187,7 @@ func (g *shareGate) Drop(all []shares.Share) {
 	defer g.changing.Unlock()
 	g.part.Hold = minus(g.part.Hold, setOf(all))
 	g.apply()
-	g.noOverlap("who had the shares did not close them in time, or the assignment has changed again", "dropped", "what was kept of them")
+	g.noOverlap("their owner has put it off, or has not closed them in time, or the assignment has changed again", "dropped", "what was kept of them")
 }
 
 // settle ends holding what is open, when workers are done with it.
@@ -185,7 +198,7 @@ func (g *shareGate) settle() {
 }
 
 func (g *shareGate) await() bool {
-	return within(g.rights.Settled)
+	return g.within(g.rights.Settled)
 }
 
 // announce has switches learn that host shares are here now.

@@ -16,8 +16,8 @@ import (
 // ErrNoFleet is returned by what only a member of a fleet can do.
 var ErrNoFleet = errors.New("this bridge is in no fleet: [fleet] is not in its configuration")
 
-// DrainFleet leaves all of the fleet's shares to other members, and returns when they may have them. When no other takes
-// them within three rights, the bridge goes on, and the error says so.
+// DrainFleet leaves all of the fleet's shares to other members, and returns when they may have them. When these have not within three
+// rights, the error says whether the bridge goes on, or goes on trying.
 func (m *membership) DrainFleet(ctx context.Context) error {
 	if m == nil {
 		return ErrNoFleet
@@ -26,8 +26,54 @@ func (m *membership) DrainFleet(ctx context.Context) error {
 	ctx, end := context.WithTimeout(ctx, 3*m.cfg.Right)
 	defer end()
 	if left := m.awaitNone(ctx); left > 0 {
+		if s, err := m.member.Snapshot(context.WithoutCancel(ctx)); err == nil && m.passing(&s) > 0 {
+			return fmt.Errorf("%d shares have not passed to other members, which would lose messages now: this bridge goes on with them, and tries again; "+
+				"see show fleet. \"fleet pass\" has them pass with a loss, \"fleet resume\" has them stay", left)
+		}
 		m.leave("")
 		return fmt.Errorf("no other member takes the %d shares: this bridge goes on; see show fleet", left)
+	}
+	return nil
+}
+
+// passing counts the shares that the bridge has and is to pass to others.
+func (m *membership) passing(s *right.Snapshot) (n int) {
+	if s.Assignment == nil {
+		return 0
+	}
+	for x := range shares.Share(shares.Count) {
+		if s.Assignment.Passing[x] && s.Assignment.OwnerOf(x) == m.name {
+			n++
+		}
+	}
+	return n
+}
+
+// PassShares has the bridge's shares that are to pass to others do so now, with a loss where they cannot without.
+func (m *membership) PassShares(ctx context.Context) error {
+	if m == nil {
+		return ErrNoFleet
+	}
+	ctx, end := context.WithTimeout(ctx, 3*m.cfg.Right)
+	defer end()
+	s, err := m.member.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if m.passing(&s) == 0 {
+		return errors.New("no shares of this bridge wait to pass to another member; see show fleet")
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for m.member.PassAnyhow(ctx); m.passing(&s) > 0; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d shares have not passed: etcd does not answer, or the assignment changes all the time; see show fleet", m.passing(&s))
+		}
+		if later, err := m.member.Snapshot(ctx); err == nil {
+			s = later
+		}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -119,6 +120,11 @@ func (g *shownGate) Close(all []shares.Share) { g.show("close", all) }
 func (g *shownGate) Leave(all []shares.Share) bool {
 	g.leaving = all
 	return true
+}
+
+// Stay implements right.Gate.
+func (g *shownGate) Stay(all []shares.Share, _ []string) {
+	g.leaving = slices.DeleteFunc(slices.Clone(g.leaving), func(s shares.Share) bool { return slices.Contains(all, s) })
 }
 
 // Left implements right.Gate. Nothing is forwarded in a rehearsal, so nothing was carried.

@@ -17,6 +17,7 @@ var shareAndMember = []Arg{{Name: "share", Kind: fleetShareKind, Needed: true, H
 // fleetOperator is a target of a fleet that can be told what to do.
 type fleetOperator interface {
 	DrainFleet(context.Context) error
+	PassShares(context.Context) error
 	ResumeFleet(context.Context) error
 	SetFleetWeight(float64) error
 	ChangeShares(context.Context, func(*fleet.Assignment) (*fleet.Assignment, error)) error
@@ -38,6 +39,10 @@ func operate(c *Call, what string, do func(fleetOperator) error, then string) (R
 func drainFleet(ctx context.Context, c *Call) (Result, error) {
 	return operate(c, "fleet drain", func(b fleetOperator) error { return b.DrainFleet(ctx) },
 		"Other members have this bridge's shares. What nodes send to its proxy QPs still crosses. \"fleet resume\" undoes this.")
+}
+
+func passShares(ctx context.Context, c *Call) (Result, error) {
+	return operate(c, "fleet pass", func(b fleetOperator) error { return b.PassShares(ctx) }, "The shares are the other members'.")
 }
 
 func resumeFleet(ctx context.Context, c *Call) (Result, error) {

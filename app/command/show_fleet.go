@@ -59,6 +59,7 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 	}
 	part.Note = fmt.Sprintf("The fleet is %s, and its assignment number %v. This bridge has %d host and %d group shares open.", s.Name, s.Epoch, s.Hosts, s.Groups)
 	part.Note = notes(part.Note, versionsOf(s.Configured))
+	part.Note = notes(part.Note, passingOf(s.Assignment, s.PutOff))
 	if s.Why != "" {
 		part.Note = notes(part.Note, "It does no part of the work: "+s.Why+".")
 	}
@@ -119,6 +120,27 @@ func versionsOf(all map[string]etcd.Follower) string {
 	return "Of the configuration in etcd (causeway push), members last had " + strings.Join(parts, ", and ") + "."
 }
 
+// passingOf says which members have shares that wait to pass.
+func passingOf(a *fleet.Assignment, putOff uint64) string {
+	ways := map[string]int{}
+	for x := range fleet.Share(fleet.Count) {
+		if a != nil && a.Passing[x] {
+			ways[a.OwnerOf(x)+" to "+a.HeirOf(x)]++
+		}
+	}
+	var parts []string
+	for _, way := range slices.Sorted(maps.Keys(ways)) {
+		parts = append(parts, fmt.Sprintf("%d from %s", ways[way], way))
+	}
+	switch {
+	case len(parts) == 0:
+		return ""
+	case putOff == 0:
+		return "Shares pass: " + strings.Join(parts, ", ") + "."
+	}
+	return fmt.Sprintf("Shares pass when they can without a loss: %s. This bridge has put that off %d times; \"fleet pass\" does not wait.", strings.Join(parts, ", "), putOff)
+}
+
 func memberState(m *right.Seen) string {
 	switch {
 	case m.Ended:
@@ -165,7 +187,11 @@ func runShares(ctx context.Context, c *Call) (Result, error) {
 		if s.Forwards(x) {
 			here = "open"
 		}
-		part.Rows = append(part.Rows, []any{x.String(), mac, s.Assignment.OwnerOf(x), s.Assignment.HeirOf(x), here, s.Assignment.Pins[x]})
+		heir := s.Assignment.HeirOf(x)
+		if s.Assignment.Passing[x] {
+			heir += " (passing)"
+		}
+		part.Rows = append(part.Rows, []any{x.String(), mac, s.Assignment.OwnerOf(x), heir, here, s.Assignment.Pins[x]})
 	}
 	part.Note = "Host shares, and what is pinned of group shares; of the others show fleet has the numbers. MAC is that by which the hosts of a share reach InfiniBand nodes."
 	return table(part), nil

@@ -209,7 +209,9 @@ func changes() []Command {
 			Long: "Groups and nodes that the port reaches go by it at once, and after a failure when it has been good again for [fabrics] hold_down. " +
 				"Until the bridge ends, or port prefer none."},
 		{Path: "fleet drain", Role: Admin, Help: "leave the fleet's work to the other members, and keep running", Example: "fleet drain", Run: drainFleet,
-			Long: "Returns when they have it. What nodes send to this bridge's proxy QPs goes on to cross."},
+			Long: "Returns when they have it. What nodes send to this bridge's proxy QPs goes on to cross. What would lose messages now stays, and passes when it can."},
+		{Path: "fleet pass", Role: Admin, Help: "have shares pass now that wait until they can without a loss", Example: "fleet pass", Run: passShares,
+			Long: "Those of this bridge that show shares has as passing. Some messages of these may be lost."},
 		{Path: "fleet resume", Role: Admin, Help: "undo fleet drain", Example: "fleet resume", Run: resumeFleet},
 		{Path: "fleet weight", Args: []Arg{{Name: "weight", Kind: numberKind("WEIGHT", 1, 1000), Needed: true, Help: "beside the others'"}}, Role: Admin,
 			Help: "change this bridge's part of the fleet's work", Example: "fleet weight 50", Run: weighFleet, Long: "Until the bridge ends: [fleet] weight is what it begins with."},
@@ -218,8 +220,7 @@ func changes() []Command {
 		{Path: "fleet pin", Args: shareAndMember, Role: Admin, Help: "have a member own a share always", Example: "fleet pin host/5 bridge-2", Run: pinShare,
 			Long: "Whenever that member takes part, and even beyond its part. It is kept in etcd, for all members."},
 		{Path: "fleet unpin", Args: shareAndMember[:1], Role: Admin, Help: "undo fleet pin", Example: "fleet unpin host/6", Run: unpinShare},
-		{Path: "drain", Role: Admin,
-			Help: "leave all groups and nodes to another bridge, and keep running", Example: "drain", Run: runDrain,
+		{Path: "drain", Role: Admin, Help: "leave all groups and nodes to another bridge, and keep running", Example: "drain", Run: runDrain,
 			Long: "The bridge leaves its groups and services, and no longer answers for nodes' addresses or defends them. Packets that " +
 				"still arrive cross. /readyz fails until \"resume\"."},
 		{Path: "resume", Role: Admin,

@@ -115,6 +115,7 @@ var events = []event{
 	{"fleet_no_part", "warn", "The program", "It cannot do its part, and why: its shares go to other members."},
 	{"fleet_shares", "info", "The program", "The bridge forwards so many of the fleet's shares from now on; `show shares` has which."},
 	{"fleet_no_overlap", "warn", "The program", "Shares of the fleet pass to or from this bridge as if who had them had died, so that what comes meanwhile is lost: `reason` is why. See [Shares pass](fleet.md#shares-pass)."},
+	{"fleet_put_off", "warn", "The program", "Shares of this bridge cannot pass to `members` now without a loss, so that it goes on with them, and tries again later; `fleet pass` does not wait. See [Shares pass](fleet.md#shares-pass)."},
 	{"share_claimed", "warn", "The program", "Another station has said (RARP) that it has the MAC address of a share, `mac`, that this bridge has: the bridge says at once that it has it. A member that was stopped cannot say so any more; see [Shares pass](fleet.md#shares-pass)."},
 	{"fleet_no_right", "error", "The program", "The bridge has no right to forward for its fleet, and drops everything (`right_ended`): no server of `etcd` answers, or they have no leader. `fleet_right_lapsed` says when that is over."},
 	{"fleet_without_etcd", "warn", "The program", "No server of `etcd` answers, or they have no leader, and the bridge goes on: all other members of its fleet promise to take nothing meanwhile. See [Without etcd](fleet.md#without-etcd)."},

@@ -26,6 +26,7 @@ var fleetMetrics = []Metric{
 	{"causeway_fleet_peer_drops_total", counter, []string{"reason"}, "Messages between members that were not taken, or could not be sent."},
 	{"causeway_fleet_ipoib_answers_total", counter, nil, "ARP requests and neighbour solicitations of InfiniBand nodes on IPoIB that the bridge has answered for RoCE hosts."},
 	{"causeway_fleet_ipoib_announcements_total", counter, nil, "Announcements on IPoIB of RoCE hosts that have come to the bridge."},
+	{"causeway_fleet_put_off_total", counter, nil, "Times that shares of the bridge could not pass to other members without a loss, and stayed for a while."},
 	{"causeway_fleet_right_lapses_total", counter, nil, "Times that the bridge had no right to forward, because etcd did not answer in time."},
 }
 
@@ -51,5 +52,6 @@ func (s *scrape) fleet(src Source) {
 	}
 	s.add("causeway_fleet_ipoib_answers_total", p.Answered)
 	s.add("causeway_fleet_ipoib_announcements_total", p.Announced)
+	s.add("causeway_fleet_put_off_total", p.PutOff)
 	s.add("causeway_fleet_right_lapses_total", p.Lapses)
 }

@@ -293,7 +293,7 @@ func TestStalledServer(t *testing.T) {
 		_, err3 := s.Records(ctx)
 		_, err4 := s.Published(ctx)
 		_, _, err5 := s.Record(ctx, "a")
-		return errors.Join(err, err2, err3, err4, err5, s.Tell(ctx, right.Note{Member: "a"}))
+		return errors.Join(err, err2, err3, err4, err5, s.Tell(ctx, right.Note{Leave: right.Leave{Member: "a"}}))
 	}
 	s.stop()
 	for range 3 {

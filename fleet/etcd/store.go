@@ -55,25 +55,29 @@ func (s *Store) processKey(name string) string {
 	return s.prefix + "processes/" + name
 }
 
-// assignment is how an assignment is kept: an owner and an heir is a byte of the text, its index among the members.
+// assignment is how an assignment is kept: an owner and an heir is a byte of the text, its index among the members; passing is 0 or 1.
 type assignment struct {
 	Epoch   right.Epoch     `json:"epoch"`
 	Follows right.Epoch     `json:"follows"`
 	Members []shares.Member `json:"members"`
 	Owner   []byte          `json:"owner"`
 	Heir    []byte          `json:"heir"`
+	Passing []byte          `json:"passing"`
 
 	Pins      map[string]string `json:"pins,omitempty"` // names of members by names of shares
 	Unanimous bool              `json:"unanimous,omitempty"`
 }
 
 func encode(epoch, follows right.Epoch, a *shares.Assignment) ([]byte, error) {
-	kept := assignment{epoch, follows, a.Members, make([]byte, shares.Count), make([]byte, shares.Count), map[string]string{}, a.Unanimous}
+	kept := assignment{epoch, follows, a.Members, make([]byte, shares.Count), make([]byte, shares.Count), make([]byte, shares.Count), map[string]string{}, a.Unanimous}
 	for s, member := range a.Pins {
 		kept.Pins[s.String()] = member
 	}
 	for i := range shares.Count {
 		kept.Owner[i], kept.Heir[i] = byte(a.Owner[i]), byte(a.Heir[i])
+		if a.Passing[i] {
+			kept.Passing[i] = 1
+		}
 	}
 	return json.Marshal(kept)
 }
@@ -83,8 +87,8 @@ func decode(text []byte) (e right.Event, err error) {
 	if err := json.Unmarshal(text, &kept); err != nil {
 		return e, err
 	}
-	if len(kept.Owner) != shares.Count || len(kept.Heir) != shares.Count {
-		return e, fmt.Errorf("it has %d owners and %d heirs; there are %d shares", len(kept.Owner), len(kept.Heir), shares.Count)
+	if len(kept.Owner) != shares.Count || len(kept.Heir) != shares.Count || len(kept.Passing) != shares.Count {
+		return e, fmt.Errorf("it has %d owners, %d heirs and %d that pass or do not; there are %d shares", len(kept.Owner), len(kept.Heir), len(kept.Passing), shares.Count)
 	}
 	a := &shares.Assignment{Members: kept.Members, Pins: map[shares.Share]string{}, Unanimous: kept.Unanimous}
 	for name, member := range kept.Pins {
@@ -95,7 +99,7 @@ func decode(text []byte) (e right.Event, err error) {
 		a.Pins[s] = member
 	}
 	for i := range shares.Count {
-		a.Owner[i], a.Heir[i] = int8(kept.Owner[i]), int8(kept.Heir[i])
+		a.Owner[i], a.Heir[i], a.Passing[i] = int8(kept.Owner[i]), int8(kept.Heir[i]), kept.Passing[i] == 1
 		for _, m := range []int8{a.Owner[i], a.Heir[i]} {
 			if m != shares.Nobody && (m < 0 || int(m) >= len(a.Members)) {
 				return e, fmt.Errorf("%v belongs to member %d of %d", shares.Share(i), m, len(a.Members))

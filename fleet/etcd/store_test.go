@@ -234,6 +234,7 @@ func TestStoreAssignment(t *testing.T) {
 	}
 	want.Unanimous = true
 	want.Owner[5], want.Heir[6] = shares.Nobody, shares.Nobody
+	want.Passing[7], want.Passing[shares.Count-1] = true, true
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Propose(ctx, right.Proposal{Assignment: want}); err != nil {
@@ -243,7 +244,7 @@ func TestStoreAssignment(t *testing.T) {
 		if e.Complete {
 			return
 		}
-		if e.Epoch.Number != 1 || !e.Assignment.Unanimous || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || !slices.Equal(e.Assignment.Members, want.Members) {
+		if e.Epoch.Number != 1 || !e.Assignment.Unanimous || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || e.Assignment.Passing != want.Passing || !slices.Equal(e.Assignment.Members, want.Members) {
 			t.Errorf("%v: %v", e.Epoch, e.Assignment.Members)
 		}
 		cancel()

@@ -27,7 +27,7 @@ func behind(t *testing.T, seed uint64) {
 		m.slow, m.slowReplies = 0, false
 		s.start(m)
 	}
-	time.Sleep(5 * time.Second)
+	time.Sleep(20 * time.Second) // until all that is to pass has
 	epoch := s.store.epoch
 	one := s.machines[seed%uint64(len(s.machines))]
 	const long = 3 * time.Second

@@ -14,7 +14,7 @@ import (
 var ErrNothingAssigned = errors.New("right: the fleet has no assignment yet")
 
 // Change proposes what an operator makes of the newest assignment, and does so again when another came between, until ctx is
-// done. Any member may be asked, while Run runs; shares move as with any other assignment.
+// done. Any member may be asked, while Run runs; shares pass as with any other assignment.
 func (m *Member) Change(ctx context.Context, change func(*shares.Assignment) (*shares.Assignment, error)) error {
 	for {
 		s, err := m.Snapshot(ctx)
@@ -28,6 +28,7 @@ func (m *Member) Change(ctx context.Context, change func(*shares.Assignment) (*s
 		if err != nil {
 			return err
 		}
+		next = next.After(s.Assignment)
 		next.Unanimous = s.Assignment.Unanimous
 		if err = propose(ctx, m, s.Epoch, next); !errors.Is(err, ErrEpoch) {
 			return err

@@ -21,9 +21,11 @@ type Gate interface {
 	// Leave has open shares forwarded as before, and noted what; hosts are to reach them elsewhere from now on. False: they are
 	// not forwarded, for want of a fabric, and nothing has changed.
 	Leave(all []shares.Share) bool
+	// Stay has shares no more left that Leave has named: they cannot pass now to those members without a loss.
+	Stay(all []shares.Share, heirs []string)
 	// Left closes the shares that Leave has named, as Close does, and returns what was forwarded of them since, when it has left
 	// the bridge; nil: it is too much, or has not in time.
-	// Late are the members that have not said in time that they hold theirs.
+	// Late are the members that have not said that they hold theirs.
 	Left(late []string) Carried
 	// Hold returns when what comes of shares that are not open is kept, and has hosts reach them here. False: that takes too
 	// long, and nothing is held.

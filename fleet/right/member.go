@@ -79,7 +79,7 @@ func (m *Member) Run(ctx context.Context) error {
 		again := m.act(running, &group, m.config.Clock.Now())
 		m.wait(ctx, again)
 	}
-	m.drop()
+	m.passing.dropAll(m.config.Gate)
 	m.close(m.open)
 	if m.replaced {
 		return ErrReplaced
@@ -123,22 +123,15 @@ func (m *Member) SetWeight(ctx context.Context, weight float64) {
 
 // act does what is due, and returns when to do so again.
 func (m *Member) act(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
-	lingers := m.linger(now)
-	named := m.rules.named(m, now)
-	if named && !m.leaves() && !now.Before(m.renewal.next) { // the store would refuse it meanwhile
-		m.renew(ctx, group, now)
-	}
-	m.tell(ctx, group)
-	again := now.Add(m.config.Right)
-	for _, t := range []time.Time{lingers, m.renewal.next, m.take(now), m.expire(now), m.propose(ctx, group, now), m.ask(now)} {
-		if t == m.renewal.next && (m.leaves() || !named) {
-			continue
+	var renews time.Time
+	if m.rules.named(m, now) {
+		if !now.Before(m.renewal.next) {
+			m.renew(ctx, group, now)
 		}
-		if !t.IsZero() && t.Before(again) {
-			again = t
-		}
+		renews = m.renewal.next
 	}
-	return again
+	return earliest(now.Add(m.config.Right), renews, m.pass(ctx, group, now), m.tell(ctx, group, now), m.take(now), m.passing.expire(m.config.Gate, now),
+		m.propose(ctx, group, now), m.ask(now))
 }
 
 // watch posts what happens in the store.
@@ -169,7 +162,7 @@ func (m *Member) saw(e Event, now time.Time) {
 	case e.Record.Member == m.config.Name:
 		m.sawName(e.Record)
 	default:
-		m.left(e.Record)
+		m.passing.left(e.Record)
 	}
 }
 
@@ -191,24 +184,16 @@ func (m *Member) sawName(r Record) {
 // follow closes what the newest assignment does not give, and renews with its epoch, which tells the others.
 // If it does not follow the one before, one in between may have given anything to somebody who has it open: nothing stays open.
 func (m *Member) follow(now time.Time) {
-	if m.leaves() {
-		m.finish(now)
-	}
-	m.drop()
 	keep := m.rules.mine(m.view, m.config.Name, now)
-	if m.view.newest().follows != m.epoch {
+	if m.view.newest().follows == m.epoch {
+		m.holdOn(keep)
+	} else {
 		keep = &set{}
-	} else if m.leave(m.open.minus(keep), now) {
-		return
+		m.passing.dropAll(m.config.Gate)
 	}
+	m.passes(keep)
 	m.close(m.open.minus(keep))
-	m.follows(m.view.epoch, nil, now)
-}
-
-// follows has the others know that the member has closed all but what an assignment gives it, and what it carried of that.
-func (m *Member) follows(epoch Epoch, carried Carried, now time.Time) {
-	m.epoch, m.passing.carried = epoch, carried
-	m.renewal.next = now
+	m.epoch, m.renewal.next = m.view.epoch, now
 }
 
 // close closes shares.
@@ -223,7 +208,7 @@ func (m *Member) close(s set) {
 // take opens what the assignment gives and nobody else may forward, and returns when there may be more.
 func (m *Member) take(now time.Time) time.Time {
 	want := m.rules.mine(m.view, m.config.Name, now).minus(&m.open)
-	if m.leaves() || want.empty() || !m.rules.named(m, now) || m.epoch == (Epoch{}) || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
+	if want.empty() || !m.rules.named(m, now) || m.epoch == (Epoch{}) || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
 		return time.Time{}
 	}
 	blocked, again := m.rules.blocked(m.view, m.own(), now)

@@ -12,32 +12,39 @@ import (
 	"causeway/fleet/shares"
 )
 
-// passing is how shares pass from one member to another without a loss:
+// passing is how shares pass from one member to another without a loss, by two assignments: by the first they are passing, and their owner
+// proposes the second.
 //
-//	owner: sees the assignment ▶ notes what it forwards ─▶ Note ─┐      ┌─▶ closes ▶ Record, with what it noted ─┐
-//	heir:                                                        └ holds ─▶ Note ┘                                └ opens
+//	owner: sees that they pass ▶ notes what it forwards ─▶ Note ─┐      ┌─▶ proposes ▶ closes ▶ Record, with what it noted ─┐
+//	heir:                                                        └ holds ─▶ Note ┘                                       └ opens
 //
-// When anything comes between, shares pass without that: nothing opens but by take.go.
+// What cannot pass so is put off: its owner goes on.
 type passing struct {
+	count   uint64              // as a Leave's Pass
 	leaving *leaving            // nil: it leaves nothing
+	again   time.Time           // when to leave what was put off
+	delay   time.Duration       // of that
+	anyhow  bool                // what cannot pass without a loss passes with one
 	holding map[string]*holding // by the names of those who leave the shares
 	carried Carried             // for the next record
-	notes   []Note              // to be told
+	news    bool                // of this, which the others are to be told
+	tell    time.Time           // when to tell them again, for a note may be lost
 }
 
-// leaving is shares that the member is to close.
+// leaving is shares that the member is to pass.
 type leaving struct {
-	epoch Epoch // of the assignment that does not give them
 	set
-	heirs map[string]bool // members that do not hold them yet
-	tell  time.Time       // when it says so; zero: it has
-	until time.Time       // when it closes them at the latest
+	heirs   map[string]*set
+	missing map[string]bool // heirs that do not hold theirs yet
+	tell    time.Time       // when it says so first; zero: it has
+	until   time.Time       // when those pass that can
+	closed  bool            // they are not forwarded, so that nothing is noted
 }
 
-// holding is shares that another member is to close.
+// holding is shares that another member is to pass to this one, or has passed.
 type holding struct {
 	set
-	process uint64  // the other member's
+	leave   Leave
 	carried Carried // nil: not known
 	until   time.Time
 }
@@ -46,7 +53,7 @@ type holding struct {
 func (p *passing) owners() []string { return slices.Sorted(maps.Keys(p.holding)) }
 
 // lingering is how long a member waits at most for those that are to hold what it leaves: two of them may have to find out that what they
-// watch is behind. Its right is not renewed meanwhile.
+// watch is behind.
 func (c *Config) lingering() time.Duration { return 2 * c.Right / 5 }
 
 // Settling is how much later members may hear a packet than others do, for a right: a member goes on for so long when all hold
@@ -55,138 +62,210 @@ func Settling(right time.Duration) time.Duration { return right / 50 }
 
 func (c *Config) settling() time.Duration { return Settling(c.Right) }
 
-func (m *Member) leaves() bool { return m.passing.leaving != nil }
-
-// leave begins to leave shares to who has them by the newest assignment, if anybody may hold them, and the right lasts. Where
-// there are shares of one that has died, there is no time for that: the member can take none while it leaves others.
-func (m *Member) leave(lost set, now time.Time) bool {
-	until := now.Add(m.config.lingering())
-	heirs := m.heirs(&lost, now)
-	lasts := !m.renewal.until.Before(until.Add(m.config.interval()))
-	if len(heirs) == 0 || m.view.orphaned(now) || !lasts || !m.config.Gate.Leave(lost.list()) {
-		return false
-	}
-	noting := m.config.Clock.Now() // Leave may have taken long
-	m.passing.leaving = &leaving{m.view.epoch, lost, heirs, noting.Add(m.config.settling()), until}
-	return true
+// PassAnyhow has what the member is to pass now pass with a loss where it cannot pass without.
+func (m *Member) PassAnyhow(ctx context.Context) {
+	m.post(ctx, func(now time.Time) { m.passing.anyhow, m.passing.again = true, now })
 }
 
-// heirs are the members that are there and have these shares by the newest assignment.
-func (m *Member) heirs(lost *set, now time.Time) map[string]bool {
-	heirs := m.view.there(now)
-	maps.DeleteFunc(heirs, func(name string, _ bool) bool {
-		theirs := m.view.newest().to(name).both(lost)
-		return theirs.empty() || name == m.config.Name
-	})
-	return heirs
-}
-
-// there are the members of which a process has not ended or fallen silent.
-func (v *view) there(now time.Time) map[string]bool {
-	names := map[string]bool{}
-	for id, p := range v.processes {
-		if !p.Ended && !v.silent(p, now) {
-			names[id.member] = true
-		}
-	}
-	return names
-}
-
-// orphaned reports whether a member is not there that had shares by the assignment before the newest.
-func (v *view) orphaned(now time.Time) bool {
-	there := v.there(now)
-	if before := v.history[v.newest().follows]; before != nil {
-		for name, s := range before.given {
-			if !s.empty() && !there[name] {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// linger says what the member leaves when it is time, and closes it when it is. It returns when there is more to do.
-func (m *Member) linger(now time.Time) time.Time {
+// pass has the member pass what it is to. It returns when there is more to do.
+func (m *Member) pass(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
 	l := m.passing.leaving
 	if l == nil {
-		return time.Time{}
-	}
-	if !l.tell.IsZero() {
-		if now.Before(l.tell) {
-			return l.tell
+		if again := m.leave(now); m.passing.leaving == nil {
+			return again
 		}
-		l.tell = time.Time{}
-		m.note(Note{Leaves: l.bits()})
+		l = m.passing.leaving
+	}
+	if !l.tell.IsZero() && !now.Before(l.tell) {
+		m.passing.news, l.tell = true, time.Time{}
 	}
 	if now.Before(l.until) {
-		return l.until
+		return earliest(l.tell, l.until)
 	}
-	m.finish(now)
+	ready := l.ready(m.passing.anyhow)
+	if ready.empty() || now.After(l.until.Add(m.config.Right)) && !m.proposal.sent {
+		m.putOff(l.set, now)
+		return m.passing.again
+	}
+	if rest := l.minus(&ready); !rest.empty() {
+		m.putOff(rest, now)
+	}
+	a := m.view.newest()
+	return m.send(ctx, group, now, func() *shares.Assignment { return a.Passed(ready.list()) })
+}
+
+// leave begins to leave the open shares that are passing to members that are there, and returns when to try again.
+func (m *Member) leave(now time.Time) time.Time {
+	p, heirs, all := &m.passing, map[string]*set{}, set{}
+	there := m.view.there(now)
+	for name, theirs := range m.view.newest().passes[m.config.Name] {
+		if theirs := theirs.both(&m.open); !theirs.empty() && there[name] {
+			heirs[name] = &theirs
+			all.unite(&theirs)
+		}
+	}
+	switch {
+	case len(m.view.newest().passes[m.config.Name]) == 0:
+		p.again, p.delay, p.anyhow = time.Time{}, 0, false
+		return time.Time{}
+	case all.empty() || m.renewal.epoch != m.epoch || p.carried != nil:
+		return time.Time{} // until an event
+	case now.Before(p.again):
+		return p.again
+	}
+	l := &leaving{set: all, heirs: heirs, missing: map[string]bool{}, closed: !m.config.Gate.Leave(all.list())}
+	noting := m.config.Clock.Now() // Leave may have taken long
+	l.tell, l.until = noting.Add(m.config.settling()), noting.Add(m.config.lingering())
+	if l.closed {
+		l.tell, l.until = time.Time{}, now
+	}
+	for name := range heirs {
+		l.missing[name] = true
+	}
+	p.leaving = l
+	p.count++
 	return time.Time{}
 }
 
-// finish closes what the member leaves.
-func (m *Member) finish(now time.Time) {
-	l := m.passing.leaving
-	m.passing.leaving = nil
-	carried := m.config.Gate.Left(slices.Sorted(maps.Keys(l.heirs)))
-	m.open = m.open.minus(&l.set)
-	m.follows(l.epoch, carried, now)
-}
-
-// note has a note told.
-func (m *Member) note(n Note) {
-	n.Member, n.Process, n.Epoch = m.config.Name, m.config.Process, m.view.epoch
-	m.passing.notes = append(m.passing.notes, n)
-}
-
-// tell tells the notes. One that is lost has shares pass without it.
-func (m *Member) tell(ctx context.Context, group *sync.WaitGroup) {
-	for _, n := range m.passing.notes {
-		group.Go(func() {
-			timed, cancel := context.WithTimeout(ctx, m.config.lingering())
-			defer cancel()
-			_ = m.config.Store.Tell(timed, n)
-		})
+// ready returns what is left that can pass.
+func (l *leaving) ready(anyhow bool) (all set) {
+	for name, theirs := range l.heirs {
+		if l.closed || anyhow || !l.missing[name] {
+			all.unite(theirs)
+		}
 	}
-	m.passing.notes = nil
+	return all
+}
+
+// putOff has the member keep shares that it was about to pass, for a while that is longer each time.
+func (m *Member) putOff(all set, now time.Time) {
+	p := &m.passing
+	p.delay = min(max(2*p.delay, m.config.Right), 8*m.config.Right)
+	p.again = now.Add(p.delay)
+	m.stay(all)
+}
+
+// stay has the member keep shares that it was about to pass.
+func (m *Member) stay(all set) {
+	l := m.passing.leaving
+	var late []string
+	for _, name := range slices.Sorted(maps.Keys(l.heirs)) {
+		if both := l.heirs[name].both(&all); !both.empty() {
+			late = append(late, name)
+			delete(l.heirs, name)
+			delete(l.missing, name)
+		}
+	}
+	if l.set = l.minus(&all); !l.closed {
+		m.config.Gate.Stay(all.list(), late)
+	}
+	if m.passing.news = true; l.empty() {
+		m.passing.leaving = nil
+		m.passing.count++ // who holds what is left drops it
+	}
+}
+
+// passes goes on with what the member leaves by a new assignment, which has it keep some of its shares.
+func (m *Member) passes(keep *set) {
+	l := m.passing.leaving
+	if l == nil {
+		return
+	}
+	gone := l.minus(keep)
+	var rest set // what passes no more to whom it did, or had not to pass yet
+	for name, theirs := range l.heirs {
+		still := m.view.newest().passing(m.config.Name, name).both(theirs)
+		if other := theirs.both(keep); !gone.empty() || still != *theirs {
+			rest.unite(&other)
+		}
+	}
+	late := slices.Sorted(maps.Keys(l.missing))
+	if !rest.empty() {
+		m.stay(rest)
+	}
+	if gone.empty() || m.passing.leaving == nil {
+		return
+	}
+	m.passing.leaving = nil
+	if l.closed {
+		return
+	}
+	m.passing.carried = m.config.Gate.Left(late)
+	m.open = m.open.minus(&gone)
+}
+
+// tell tells what the member leaves and holds, when that changes and then again and again. It returns when it is the next time.
+func (m *Member) tell(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
+	p := &m.passing
+	l := p.leaving
+	says := l != nil && !l.closed && l.tell.IsZero()
+	switch idle := !says && len(p.holding) == 0; {
+	case !p.news && idle:
+		return time.Time{}
+	case !p.news && now.Before(p.tell):
+		return p.tell
+	}
+	p.news, p.tell = false, now.Add(m.config.interval())
+	n := Note{Leave: Leave{m.config.Name, m.config.Process, p.count}}
+	if says {
+		n.Leaves = l.bits()
+	}
+	for _, name := range p.owners() {
+		n.Holds = append(n.Holds, p.holding[name].leave)
+	}
+	group.Go(func() {
+		timed, cancel := context.WithTimeout(ctx, m.config.lingering())
+		defer cancel()
+		_ = m.config.Store.Tell(timed, n)
+	})
+	return p.tell
 }
 
 // noted takes another member's note in.
 func (m *Member) noted(n Note, now time.Time) {
-	if n.Epoch != m.view.epoch || n.Member == m.config.Name {
+	if n.Member == m.config.Name {
 		return
 	}
 	m.hold(n, now)
-	if l := m.passing.leaving; l != nil && l.heirs[n.Member] && slices.Contains(n.Holds, m.config.Name) {
-		if delete(l.heirs, n.Member); len(l.heirs) == 0 {
+	l := m.passing.leaving
+	if l != nil && l.missing[n.Member] && slices.Contains(n.Holds, Leave{m.config.Name, m.config.Process, m.passing.count}) {
+		if delete(l.missing, n.Member); len(l.missing) == 0 {
 			l.until = now.Add(m.config.settling())
 		}
 	}
 }
 
-// hold holds what a member leaves to this one. Of shares that it was given and had not opened yet, somebody before it may still
-// carry some.
+// hold holds what a member leaves to this one, and what it left before no more, unless that has passed.
 func (m *Member) hold(n Note, now time.Time) {
-	owner, leaves := m.view.processes[identity{n.Member, n.Process}], setOf(n.Leaves)
-	if owner == nil || owner.Epoch == n.Epoch || owner.Ended {
+	h, leaves := m.passing.holding[n.Member], setOf(n.Leaves)
+	switch {
+	case h != nil && h.leave == n.Leave:
+		if n.Leaves != nil { // else it has passed what it left
+			put := m.view.newest().passing(n.Member, m.config.Name).minus(&leaves)
+			m.passing.drop(m.config.Gate, n.Member, h.both(&put))
+		}
 		return
+	case h != nil && h.carried != nil:
+		return
+	case h != nil:
+		m.passing.drop(m.config.Gate, n.Member, h.set)
 	}
-	theirs := leaves.both(m.view.newest().to(m.config.Name))
-	if theirs = theirs.minus(&m.open); theirs.empty() || m.passing.holding[n.Member] != nil {
+	owner := m.view.processes[identity{n.Member, n.Process}]
+	theirs := m.view.newest().passing(n.Member, m.config.Name).both(&leaves)
+	if theirs = theirs.minus(&m.open); theirs.empty() || owner == nil || owner.Ended || m.view.silent(owner, now) {
 		return
 	}
 	if !m.config.Gate.Hold(theirs.list()) {
-		return
+		return // it is tried again when it is said again
 	}
-	m.passing.holding[n.Member] = &holding{set: theirs, process: n.Process, until: now.Add(3 * m.config.lingering())}
-	m.note(Note{Holds: m.passing.owners()})
+	m.passing.holding[n.Member] = &holding{set: theirs, leave: n.Leave, until: now.Add(3 * m.config.lingering())}
+	m.passing.news = true
 }
 
 // left takes in what a member says that it carried. Its next records do not say so again.
-func (m *Member) left(r Record) {
-	h := m.passing.holding[r.Member]
-	if h != nil && h.process == r.Process && r.Epoch == m.view.epoch && r.Carried != nil {
+func (p *passing) left(r Record) {
+	h := p.holding[r.Member]
+	if h != nil && r.Carried != nil && h.leave == (Leave{r.Member, r.Process, r.Pass}) {
 		h.carried = r.Carried
 	}
 }
@@ -212,28 +291,51 @@ func (m *Member) openAll(free set) {
 }
 
 // expire drops what is held in vain, and returns when to look again.
-func (m *Member) expire(now time.Time) (again time.Time) {
-	for _, name := range m.passing.owners() {
-		h := m.passing.holding[name]
-		switch {
-		case !now.Before(h.until):
-			delete(m.passing.holding, name)
-			m.config.Gate.Drop(h.list())
-		case again.IsZero() || h.until.Before(again):
-			again = h.until
+func (p *passing) expire(g Gate, now time.Time) (again time.Time) {
+	for _, name := range p.owners() {
+		if h := p.holding[name]; now.Before(h.until) {
+			again = earliest(again, h.until)
+		} else {
+			p.drop(g, name, h.set)
 		}
 	}
 	return again
 }
 
-// drop drops all that is held.
-func (m *Member) drop() {
-	var all []shares.Share
+// holdOn drops what is held that a new assignment neither gives the member nor has pass to it.
+func (m *Member) holdOn(keep *set) {
 	for _, name := range m.passing.owners() {
 		h := m.passing.holding[name]
-		all = append(all, h.list()...)
+		lost := h.minus(keep)
+		m.passing.drop(m.config.Gate, name, lost.minus(m.view.newest().passing(name, m.config.Name)))
 	}
-	if clear(m.passing.holding); len(all) > 0 {
-		m.config.Gate.Drop(all)
+}
+
+// drop drops some of what a member leaves.
+func (p *passing) drop(g Gate, name string, lost set) {
+	if lost.empty() {
+		return
 	}
+	h := p.holding[name]
+	if h.set = h.minus(&lost); h.empty() {
+		delete(p.holding, name)
+	}
+	g.Drop(lost.list())
+}
+
+// dropAll drops all that is held.
+func (p *passing) dropAll(g Gate) {
+	for _, name := range p.owners() {
+		p.drop(g, name, p.holding[name].set)
+	}
+}
+
+// earliest returns the first of some times, but for those that are zero.
+func earliest(all ...time.Time) (first time.Time) {
+	for _, t := range all {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
 }

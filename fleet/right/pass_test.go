@@ -16,17 +16,35 @@ func TestCarriedStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.view.epoch = epoch(2)
-	m.passing.holding["a"] = &holding{process: 1}
+	m.passing.holding["a"] = &holding{leave: Leave{"a", 1, 4}}
 	for _, r := range []Record{
-		{Member: "a", Process: 1, Epoch: epoch(2), Carried: Carried("carried "), Renewals: 1},
-		{Member: "a", Process: 1, Epoch: epoch(2), Renewals: 2},
-		{Member: "a", Process: 2, Epoch: epoch(2), Carried: Carried("another "), Renewals: 1},
+		{Member: "a", Process: 1, Pass: 4, Carried: Carried("carried "), Renewals: 1},
+		{Member: "a", Process: 1, Pass: 4, Renewals: 2},
+		{Member: "a", Process: 1, Pass: 5, Carried: Carried("of later"), Renewals: 3},
+		{Member: "a", Process: 2, Pass: 4, Carried: Carried("another "), Renewals: 1},
 	} {
-		m.left(r)
+		m.passing.left(r)
 	}
 	if got := string(m.passing.holding["a"].carried); got != "carried " {
 		t.Errorf("what a has carried is %q", got)
+	}
+}
+
+// What was carried is told until the store has it, whatever renewal was under way before.
+func TestCarriedIsTold(t *testing.T) {
+	m, err := New(Config{Name: "me", Process: 9, Store: emptyStore{}, Gate: &openGate{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := m.record()
+	m.passing.carried = Carried{}
+	m.renewed(before, time.Now(), time.Now(), nil)
+	if m.record().Carried == nil {
+		t.Error("a renewal without it has it told no more")
+	}
+	m.renewed(m.record(), time.Now(), time.Now(), nil)
+	if m.record().Carried != nil {
+		t.Error("it is told again")
 	}
 }
 
@@ -37,10 +55,16 @@ func TestHoldsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	m.view.epoch = epoch(2)
-	m.passing.leaving = &leaving{epoch: epoch(2), heirs: map[string]bool{"a": true}, until: now.Add(m.config.lingering())}
+	m.passing.count = 4
+	m.passing.leaving = &leaving{missing: map[string]bool{"a": true}, until: now.Add(m.config.lingering())}
+	for _, of := range []Leave{{"me", 9, 3}, {"me", 8, 4}, {"you", 9, 4}} {
+		m.noted(Note{Leave: Leave{"a", 1, 0}, Holds: []Leave{of}}, now)
+	}
+	if len(m.passing.leaving.missing) == 0 {
+		t.Error("who holds what was left before holds what is left now")
+	}
 	for i := range 3 {
-		m.noted(Note{Member: "a", Process: 1, Epoch: epoch(2), Holds: []string{"me"}}, now.Add(time.Duration(i)*time.Millisecond))
+		m.noted(Note{Leave: Leave{"a", 1, 0}, Holds: []Leave{{"you", 9, 4}, {"me", 9, 4}}}, now.Add(time.Duration(i)*time.Millisecond))
 	}
 	if want := now.Add(m.config.settling()); !m.passing.leaving.until.Equal(want) {
 		t.Errorf("it waits until %v after the first", m.passing.leaving.until.Sub(now))
@@ -70,9 +94,9 @@ func (s *endStore) Watch(_ context.Context, f func(Event)) error {
 	return nil
 }
 
-// A member that ends as soon as it has closed what it left tells what it carried, of that assignment alone.
+// A member that ends as soon as it has closed what it left tells what it carried, whatever the assignment is then.
 func TestEndTellsCarried(t *testing.T) {
-	for n, want := range map[uint64]string{2: "carried ", 3: "", 0: ""} {
+	for n, want := range map[uint64]string{2: "carried ", 3: "carried ", 0: "carried "} {
 		s := &endStore{}
 		if n > 0 {
 			s.epoch = epoch(n)

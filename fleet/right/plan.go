@@ -38,28 +38,40 @@ func (m *Member) propose(ctx context.Context, group *sync.WaitGroup, now time.Ti
 	if p.wanted.IsZero() {
 		p.wanted = now
 	}
-	turn := p.wanted.Add(time.Duration(2*rank) * m.config.Right)
-	by, bound := m.rules.bound(m, now)
-	epoch := m.view.epoch
-	switch {
-	case now.Before(turn):
+	if turn := p.wanted.Add(time.Duration(2*rank) * m.config.Right); now.Before(turn) {
 		return turn
+	}
+	var before *shares.Assignment
+	if m.view.epoch != (Epoch{}) {
+		before = newest.Assignment
+	}
+	return m.send(ctx, group, now, func() *shares.Assignment {
+		a := m.rules.plan(members, before)
+		a.Unanimous = unanimous
+		if before != nil {
+			a = a.After(before)
+		}
+		return a
+	})
+}
+
+// send proposes what is to follow the newest assignment, and returns when to ask again.
+func (m *Member) send(ctx context.Context, group *sync.WaitGroup, now time.Time, next func() *shares.Assignment) time.Time {
+	p, epoch := &m.proposal, m.view.epoch
+	by, bound := m.rules.bound(m, now)
+	switch {
+	case p.sent || !m.current():
+		return time.Time{}
 	case now.Before(bound):
 		return bound
 	case p.epoch == epoch && now.Before(p.again):
 		return p.again
 	}
-	var before *shares.Assignment
-	if epoch != (Epoch{}) {
-		before = newest.Assignment
-	}
 	p.sent, p.epoch, p.tried = true, epoch, epoch
 	group.Go(func() {
 		timed, cancel := context.WithTimeout(ctx, m.config.Right)
 		defer cancel()
-		a := m.rules.plan(members, before)
-		a.Unanimous = unanimous
-		_ = m.config.Store.Propose(timed, Proposal{epoch, a, by}) // the watch tells what came of it
+		_ = m.config.Store.Propose(timed, Proposal{epoch, next(), by}) // the watch tells what came of it
 		m.post(ctx, func(now time.Time) {
 			p.sent = false
 			p.again = now.Add(m.config.Right / 2) // by then its event came, or it is lost

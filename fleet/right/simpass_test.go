@@ -26,6 +26,9 @@ type simPass struct {
 	leaving simLeft
 	held    map[shares.Share]time.Time // since when it keeps what comes of these
 	passed  int                        // shares that it opened with what it kept
+	unable  bool                       // it can hold nothing
+	stayed  int                        // times that it was told so of what it left
+	lossy   int                        // shares that it closed though their heirs had not said that they hold them
 	wrong   error
 }
 
@@ -36,9 +39,20 @@ func (p *simProcess) Leave(all []shares.Share) bool {
 	return true
 }
 
+// Stay implements Gate.
+func (p *simProcess) Stay(all []shares.Share, _ []string) {
+	p.stand(p.gateRng)
+	p.pass.stayed++
+	p.pass.leaving.all = slices.DeleteFunc(slices.Clone(p.pass.leaving.all), func(s shares.Share) bool { return slices.Contains(all, s) })
+	p.stand(p.gateRng)
+}
+
 // Left implements Gate.
-func (p *simProcess) Left([]string) Carried {
+func (p *simProcess) Left(late []string) Carried {
 	l := p.pass.leaving
+	if len(late) > 0 {
+		p.pass.lossy += len(l.all)
+	}
 	p.Close(l.all)
 	l.closed = time.Now()
 	p.sim.lefts = append(p.sim.lefts, l)
@@ -48,7 +62,7 @@ func (p *simProcess) Left([]string) Carried {
 // Hold implements Gate.
 func (p *simProcess) Hold(all []shares.Share) bool {
 	p.stand(p.gateRng)
-	if p.gateRng.IntN(50) == 0 {
+	if p.pass.unable || p.gateRng.IntN(50) == 0 && !p.sim.quiet {
 		return false
 	}
 	for _, s := range all {

@@ -47,9 +47,10 @@ type Record struct {
 	Ended bool `json:"ended"`
 	// Unanimous: it would go on without the store while all others promise to propose nothing, and promise so to them.
 	Unanimous bool `json:"unanimous,omitempty"`
-	// Carried, in the first record of an epoch, is what it forwarded of shares that it left, since it began to leave them;
-	// nil: it does not tell.
+	// Carried, in the first record after shares have passed, is what it forwarded of these since it began to leave them; nil: it
+	// does not tell.
 	Carried Carried `json:"carried"`
+	Pass    uint64  `json:"pass,omitempty"` // as in Note, of what was carried
 }
 
 // Bits are a set of shares: one each, the lowest bit of a byte first.
@@ -58,13 +59,18 @@ type Bits []byte
 // Carried tells packets apart, by 8 bytes each.
 type Carried []byte
 
-// Note is what a member does that shares are to pass without a loss. Nobody opens or closes a share by it.
+// Note is all that a member does now that shares are to pass without a loss. Nobody opens or closes a share by it.
 type Note struct {
-	Member  string   `json:"member"`
-	Process uint64   `json:"process"`
-	Epoch   Epoch    `json:"epoch"`           // the assignment by which shares pass
-	Leaves  Bits     `json:"leaves"`          // the shares that it is to close, of which it notes what it forwards; nil: none
-	Holds   []string `json:"holds,omitempty"` // names of members: it keeps what comes of the shares that these leave to it
+	Leave
+	Leaves Bits    `json:"leaves"`          // the shares that it is to pass, of which it notes what it forwards; nil: none
+	Holds  []Leave `json:"holds,omitempty"` // it keeps what comes of the shares that these leave to it
+}
+
+// Leave names a time that a member's process has begun to leave shares, or has given that up.
+type Leave struct {
+	Member  string `json:"member"`
+	Process uint64 `json:"process"`
+	Pass    uint64 `json:"pass"` // counts
 }
 
 // Event is one change in the store, in the order in which changes were committed: an assignment, a note or a record.

@@ -145,11 +145,12 @@ func (g *openGate) Close(all []shares.Share) {
 	g.open = g.open.minus(&closed)
 }
 
-func (*openGate) Until(time.Time)           {}
-func (*openGate) Leave([]shares.Share) bool { return false }
-func (*openGate) Left([]string) Carried     { return nil }
-func (*openGate) Hold([]shares.Share) bool  { return true }
-func (*openGate) Drop([]shares.Share)       {}
+func (*openGate) Until(time.Time)               {}
+func (*openGate) Leave([]shares.Share) bool     { return false }
+func (*openGate) Stay([]shares.Share, []string) {}
+func (*openGate) Left([]string) Carried         { return nil }
+func (*openGate) Hold([]shares.Share) bool      { return true }
+func (*openGate) Drop([]shares.Share)           {}
 
 // A member whose right is of the newest epoch opens what it is given; another epoch closes what that one does not give, and
 // one with unknown ones before it closes all, because one of these may have given it to somebody.

@@ -29,6 +29,7 @@ type assignment struct {
 	*shares.Assignment
 	follows Epoch
 	given   map[string]*set
+	passes  map[string]map[string]*set // by the names of owners and heirs
 }
 
 func newAssignment(a *shares.Assignment, follows Epoch) *assignment {
@@ -42,7 +43,29 @@ func newAssignment(a *shares.Assignment, follows Epoch) *assignment {
 	for i, m := range a.Members {
 		given[m.Name] = &sets[i]
 	}
-	return &assignment{a, follows, given}
+	passes := map[string]map[string]*set{}
+	for s, passing := range a.Passing {
+		if !passing {
+			continue
+		}
+		owner, heir := a.OwnerOf(shares.Share(s)), a.HeirOf(shares.Share(s))
+		if passes[owner] == nil {
+			passes[owner] = map[string]*set{}
+		}
+		if passes[owner][heir] == nil {
+			passes[owner][heir] = &set{}
+		}
+		passes[owner][heir].add(shares.Share(s))
+	}
+	return &assignment{a, follows, given, passes}
+}
+
+// passing returns what one member is to pass to another.
+func (a *assignment) passing(owner, heir string) *set {
+	if s := a.passes[owner][heir]; s != nil {
+		return s
+	}
+	return &set{}
 }
 
 // to returns what an assignment gives a member.
@@ -105,6 +128,17 @@ func (v *view) saw(e Event, now time.Time) {
 	ended := p.Ended // what it sent before it ended may come later
 	p.Record, p.seen = e.Record, now
 	p.Ended = p.Ended || ended
+}
+
+// there are the members of which a process has not ended or fallen silent.
+func (v *view) there(now time.Time) map[string]bool {
+	names := map[string]bool{}
+	for id, p := range v.processes {
+		if !p.Ended && !v.silent(p, now) {
+			names[id.member] = true
+		}
+	}
+	return names
 }
 
 // silent reports whether a process's right has run out for certain, if no renewal of it was committed after those seen.

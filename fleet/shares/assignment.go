@@ -73,6 +73,7 @@ type Assignment struct {
 	Members []Member
 	Owner   [Count]int8
 	Heir    [Count]int8
+	Passing [Count]bool      // its owner has it until it can pass to its heir without a loss
 	Pins    map[Share]string // members that own these whenever they have a weight; not to be modified
 
 	Unanimous bool // its members may go on by each other's promises, where the store is away
@@ -103,3 +104,39 @@ func (a *Assignment) name(i int8) string {
 // OwnerOf and HeirOf return names; "" for nobody.
 func (a *Assignment) OwnerOf(s Share) string { return a.name(a.Owner[s]) }
 func (a *Assignment) HeirOf(s Share) string  { return a.name(a.Heir[s]) }
+
+// MeantFor returns the name of the member that is to have a share: its heir while it passes, else its owner.
+func (a *Assignment) MeantFor(s Share) string {
+	if a.Passing[s] {
+		return a.HeirOf(s)
+	}
+	return a.OwnerOf(s)
+}
+
+// After returns a in two steps, of which this is the first: shares of members of a that another assignment gives to others are passing to
+// their owners by a.
+func (a *Assignment) After(before *Assignment) *Assignment {
+	next := *a
+	for s := range Share(Count) {
+		had := a.index(before.OwnerOf(s))
+		if had != Nobody && a.Owner[s] != Nobody && had != a.Owner[s] {
+			next.Owner[s], next.Heir[s], next.Passing[s] = had, a.Owner[s], true
+		}
+	}
+	return &next
+}
+
+// Passed returns the assignment by which shares that were passing are their heirs'.
+func (a *Assignment) Passed(all []Share) *Assignment {
+	next := *a
+	for _, s := range all {
+		next.Owner[s], next.Passing[s] = a.Heir[s], false
+	}
+	heirs := newPlanner(a.Members).heirs(&next)
+	for s := range heirs {
+		if !next.Passing[s] {
+			next.Heir[s] = heirs[s]
+		}
+	}
+	return &next
+}

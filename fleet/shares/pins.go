@@ -57,12 +57,11 @@ func (a *Assignment) Move(s Share, member string) (*Assignment, error) {
 	if pin := a.Pins[s]; pin != "" {
 		return nil, fmt.Errorf("shares: %v is pinned to %s; unpin it first", s, pin)
 	}
-	to := a.index(member)
-	if a.Owner[s] == to {
+	if a.MeantFor(s) == member {
 		return nil, fmt.Errorf("shares: %v is %s's already", s, member)
 	}
 	next := *a
-	next.Owner[s] = to
+	next.Owner[s], next.Passing[s] = a.index(member), false
 	return plan(a.Members, &next, map[Share]bool{s: true}), nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Plan assigns all shares to members, which must pass Check. Whom a share suits best is found by weighted rendezvous (Wang
 // and Ravishankar; with weights, Schindelhauer and Schomaker); nobody gets more than his part, rounded up. What can stay as
-// it was in the assignment before stays: when a member goes only its shares move, and one that comes takes its part of
+// it was in the assignment before stays, and else what was to be: when a member goes only its shares move, and one that comes takes its part of
 // each other's. Pins go before parts. Before may be nil.
 func Plan(members []Member, before *Assignment) *Assignment { return plan(members, before, nil) }
 
@@ -81,8 +81,10 @@ func (p *planner) assign(before *Assignment, owner *[Count]int8) {
 	for s := range owner {
 		owner[s] = Nobody
 		if before != nil {
-			if i, ok := index[before.OwnerOf(Share(s))]; ok {
-				owner[s] = i
+			for _, name := range []string{before.MeantFor(Share(s)), before.OwnerOf(Share(s))} { // it need not pass
+				if i, ok := index[name]; ok {
+					owner[s] = i
+				}
 			}
 			if i, ok := index[before.Pins[Share(s)]]; ok {
 				owner[s], p.fixed[s] = i, true

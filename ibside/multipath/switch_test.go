@@ -156,7 +156,12 @@ func TestSwitchOver(t *testing.T) {
 	for _, c := range switchCases {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, c.rule)
-			x := r.begin(t, r.join(t))
+			joined, destinations := r.join(t), "destinations=1"
+			if c.rule.Tell != TellNothing {
+				r.meet(t) // numbers are by sender
+				destinations = "destinations=2"
+			}
+			x := r.begin(t, joined)
 			r.await(t, 2*300)
 			if r.active() != 0 {
 				t.Fatalf("port %d is active at first", r.active())
@@ -165,7 +170,7 @@ func TestSwitchOver(t *testing.T) {
 			c.event(t, r)
 			if c.moves {
 				t.Logf("moved after %v", within(t, patience, "the switch-over", func() bool { return r.active() == 1 }))
-				if !r.log.has("ib_path_switched", "from=a", "to=b", "why="+c.why, "destinations=1") {
+				if !r.log.has("ib_path_switched", "from=a", "to=b", "why="+c.why, destinations) {
 					t.Errorf("the log says %q", r.log.lines)
 				}
 			}
@@ -345,10 +350,7 @@ func TestGuard(t *testing.T) {
 		t.Run([]string{"unnumbered", "numbered"}[rule.Tell], func(t *testing.T) {
 			r := newRigAlone(t, rule)
 			r.join(t)
-			if _, err := r.port.Path(t.Context(), nodeGID(0), pkeys[0]); err != nil { // it has one name on both
-				t.Fatal(err)
-			}
-			within(t, patience, "both ways", func() bool { return r.port.Reports()[1].Nodes == 1 })
+			r.meet(t)
 			inTime := 0
 			for n := uint64(1); n < 20; n += 2 {
 				old, to := int(n/2%2), 1-int(n/2%2)

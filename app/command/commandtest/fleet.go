@@ -14,6 +14,9 @@ type fleet struct{}
 // DrainFleet does nothing.
 func (fleet) DrainFleet(context.Context) error { return nil }
 
+// PassShares does nothing.
+func (fleet) PassShares(context.Context) error { return nil }
+
 // ResumeFleet does nothing.
 func (fleet) ResumeFleet(context.Context) error { return nil }
 

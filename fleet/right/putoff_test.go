@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package right
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"causeway/fleet/shares"
+)
+
+// owned counts the shares of the first member.
+func owned(s *simulation) (n int) {
+	hosts, groups := s.store.current.Load(s.machines[0].name)
+	return hosts + groups
+}
+
+// drain has the first member of three leave all that it has to the others in turn. It returns how many it had.
+func drain(s *simulation) int {
+	for _, m := range s.machines {
+		m.process.member.rules.plan = func(all []shares.Member, before *shares.Assignment) *shares.Assignment {
+			if len(all) < 3 {
+				return shares.Plan(all, before)
+			}
+			a := *before
+			a.Members = all
+			for x := range a.Owner {
+				if a.Owner[x] == 0 {
+					a.Owner[x] = int8(1 + x%2)
+				}
+			}
+			return &a
+		}
+	}
+	had := owned(s)
+	first := s.machines[0].process
+	first.member.SetWeight(first.running, 0)
+	return had
+}
+
+// What an heir cannot hold stays where it is: nobody closes it before another opens it, what others can hold passes, and the rest when
+// it can.
+func TestPutOff(t *testing.T) {
+	quietFleet(t, true, func(s *simulation, _ *simMachine) {
+		first, unable := s.machines[0].process, s.machines[1].process
+		unable.pass.unable = true
+		had, began := drain(s), time.Now()
+		time.Sleep(5 * time.Second)
+		left := owned(s)
+		if left == 0 || left == had {
+			t.Errorf("of %d shares %d have not passed, while one of two heirs can hold nothing", had, left)
+		}
+		if first.pass.stayed < 2 {
+			t.Errorf("it was told %d times that shares stay", first.pass.stayed)
+		}
+		unable.pass.unable = false
+		time.Sleep(10 * time.Second)
+		if n := owned(s); n > 0 {
+			t.Errorf("%d shares have not passed since the heir can hold them", n)
+		}
+		if n := first.pass.lossy; n > 0 {
+			t.Errorf("%d shares passed though their heirs had not said that they hold them", n)
+		}
+		for word, spans := range first.gate.open {
+			if closed := spans[max(0, len(spans)-1):]; len(closed) > 0 && closed[0].to.After(began) {
+				if gap := s.heir(word, closed[0].to).Sub(closed[0].to); gap > 50*time.Millisecond {
+					t.Errorf("word %d was open nowhere for %v", word, gap)
+				}
+			}
+		}
+	})
+}
+
+// An operator need not wait.
+func TestPassAnyhow(t *testing.T) {
+	quietFleet(t, true, func(s *simulation, _ *simMachine) {
+		first := s.machines[0].process
+		s.machines[1].process.pass.unable = true
+		drain(s)
+		time.Sleep(5 * time.Second)
+		first.member.PassAnyhow(first.running)
+		time.Sleep(time.Second)
+		if n, lossy := owned(s), first.pass.lossy; n > 0 || lossy == 0 {
+			t.Errorf("%d shares have not passed, and %d with a loss", n, lossy)
+		}
+	})
+}
+
+// Who has died passes nothing: its heirs have it by one assignment.
+func TestOwnerDiesPassing(t *testing.T) {
+	quietFleet(t, false, func(s *simulation, _ *simMachine) {
+		for _, m := range s.machines[1:] {
+			m.process.pass.unable = true
+		}
+		drain(s)
+		time.Sleep(3 * time.Second)
+		if !slices.Contains(s.store.current.Passing[:], true) {
+			t.Error("nothing is passing")
+		}
+		before := s.store.current
+		s.machines[0].process.kill()
+		s.over = true // it does not start again
+		time.Sleep(3 * time.Second)
+		for x := range shares.Share(shares.Count) {
+			if before.Passing[x] && s.store.current.Passing[x] || s.store.current.OwnerOf(x) == s.machines[0].name {
+				t.Errorf("%v is passing: %t; its owner is %s", x, s.store.current.Passing[x], s.store.current.OwnerOf(x))
+			}
+		}
+	})
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shares_test
+
+import (
+	"testing"
+
+	"causeway/fleet/shares"
+)
+
+// A bridge is drained in two steps: by the first it has all that it had, and each share is passing to whom a plan gives it; by the
+// second that one has it. When a bridge goes between, what was passing to others still is.
+func TestPassing(t *testing.T) {
+	before := shares.Plan(bridges(3), nil)
+	drained := bridges(3)
+	drained[0].Weight = 0
+	plan := shares.Plan(drained, before)
+	first := plan.After(before)
+	var all []shares.Share
+	for s := range shares.Share(shares.Count) {
+		if first.OwnerOf(s) != before.OwnerOf(s) || first.MeantFor(s) != plan.OwnerOf(s) || first.Passing[s] != (before.OwnerOf(s) == "bridge0") {
+			t.Fatalf("%v: %s has it, and it is meant for %s; it was %s's, and is to be %s's", s, first.OwnerOf(s), first.MeantFor(s), before.OwnerOf(s), plan.OwnerOf(s))
+		}
+		if first.Passing[s] {
+			all = append(all, s)
+		}
+	}
+	if again := shares.Plan(drained, first).After(first); again.Owner != first.Owner || again.Heir != first.Heir || again.Passing != first.Passing {
+		t.Error("a plan changes what was passing")
+	}
+	half := first.Passed(all[:len(all)/2])
+	whole(t, half)
+	for i, s := range all {
+		if passed := i < len(all)/2; half.Passing[s] == passed || (half.OwnerOf(s) == "bridge0") == passed || half.MeantFor(s) != plan.OwnerOf(s) {
+			t.Errorf("%v: %s has it, and it is meant for %s", s, half.OwnerOf(s), half.MeantFor(s))
+		}
+	}
+	gone := shares.Plan(drained[1:], half).After(half)
+	whole(t, gone)
+	for _, s := range all {
+		if gone.Passing[s] || gone.OwnerOf(s) != plan.OwnerOf(s) {
+			t.Errorf("%v of a bridge that died is %s's, and was to be %s's", s, gone.OwnerOf(s), plan.OwnerOf(s))
+		}
+	}
+	back := shares.Plan(bridges(3), first).After(first)
+	for s := range shares.Share(shares.Count) {
+		if back.OwnerOf(s) != before.OwnerOf(s) || back.Passing[s] {
+			t.Errorf("%v passes, though bridge0 takes part again", s)
+		}
+	}
+}
+
+// An operator moves a share that is passing: to where it is going, which it is told, or elsewhere.
+func TestMovePassing(t *testing.T) {
+	before := shares.Plan(bridges(3), nil)
+	s := shares.Share(5)
+	other := before.HeirOf(s)
+	moved, err := before.Move(s, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passing := moved.After(before)
+	if _, err := passing.Move(s, other); err == nil {
+		t.Error("it is moved to where it is going")
+	}
+	back, err := passing.Move(s, before.OwnerOf(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back = back.After(passing); back.Passing[s] || back.OwnerOf(s) != before.OwnerOf(s) {
+		t.Errorf("moved back, it is %s's, and passing: %t", back.OwnerOf(s), back.Passing[s])
+	}
+}

@@ -39,7 +39,7 @@ void rights_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *carried)
 	dp->virtual_mac = virtual_mac;
 	dp->rights.carried = carried;
 	set_all(&dp->rights.open, 0);
-	dp->rights.deadline = 0;
+	dp->rights.deadline = dp->rights.until = 0;
 }
 
 enum { WORDS = 1 + GROUP_WORDS };
@@ -198,7 +198,8 @@ void rights_late(struct datapath *dp, uint64_t late)
 	__atomic_store_n(&dp->rights.late, late, __ATOMIC_RELAXED);
 }
 
-void rights_until(struct datapath *dp, uint64_t deadline)
+void rights_until(struct datapath *dp, uint64_t deadline, uint64_t left)
 {
 	__atomic_store_n(&dp->rights.deadline, deadline, __ATOMIC_RELAXED);
+	__atomic_store_n(&dp->rights.until, coarse_clock() + left, __ATOMIC_RELAXED);
 }

@@ -120,11 +120,12 @@ func (r Rights) Forget() { C.carried_forget(r.datapath.c) }
 
 // SetDeadline has workers send nothing (right_ended) from a time on, until there is a later one. Any goroutine may call it.
 func (r Rights) SetDeadline(t time.Time) {
-	tsc := C.rte_rdtsc() // read before the clock is, so that the deadline is too early, if anything
-	left := time.Until(t)
-	left -= left / 256 // the frequency is rounded to 10 MHz
-	if left < 0 {
-		left = 0
-	}
-	C.rights_until(r.datapath.c, tsc+C.uint64_t(left.Seconds()*float64(C.rte_get_tsc_hz())))
+	tsc := uint64(C.rte_rdtsc()) // read before the clock is, so that the deadline is too early, if anything
+	left := max(0, time.Until(t))
+	r.until(tsc, left-left/256, left) // the frequency is rounded to 10 MHz
+}
+
+// until has workers send nothing when the TSC has run for so long since it had that value, or the system's clock for so long from now.
+func (r Rights) until(tsc uint64, by, left time.Duration) {
+	C.rights_until(r.datapath.c, C.uint64_t(tsc+uint64(by.Seconds()*float64(TSCHz()))), C.uint64_t(left))
 }

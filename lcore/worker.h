@@ -89,6 +89,7 @@ struct shares {
 struct rights {
 	uint64_t changes;  /* atomic: counts those of the shares below */
 	uint64_t deadline; /* atomic: a TSC */
+	uint64_t until;    /* atomic: the same, by coarse_clock() */
 	struct shares open;
 	struct shares leave; /* of open: about to be another member's */
 	struct shares hold;  /* about to be this bridge's; in open, too: what was kept is sent first (handover.h) */

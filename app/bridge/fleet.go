@@ -102,7 +102,8 @@ func joinFleet(b *Bridge, shared Shared) error {
 	m.gate.reminder = func(macs []frame.MAC) { manage.Remind(b.loop, macs) }
 	process := rand.Uint64()
 	m.member, err = right.New(right.Config{Name: m.name, Process: process, Where: where, Store: store, Gate: m.gate, Right: f.Right,
-		Say: m.sayer(), Gone: gone, Suspect: func(name string) bool { return m.suspects(name) }})
+		Clock: &comparedClock{clocks: lcore.NewClocks(right.DefaultDrift), log: b.log},
+		Say:   m.sayer(), Gone: gone, Suspect: func(name string) bool { return m.suspects(name) }})
 	if err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
 	}

@@ -290,6 +290,22 @@ func (g *shareGate) remind(now time.Time) {
 // fleet is what the bridge tells others of its fleet.
 func (g *shareGate) fleet() ibside.Fleet { return fleetOf(g.name, g.founded.Load()) }
 
+// comparedClock is the system's, compared with the TSC, by which workers end a right.
+type comparedClock struct {
+	right.SystemClock
+	clocks *lcore.Clocks
+	log    *slog.Logger
+}
+
+// Agree implements right.Clock.
+func (c *comparedClock) Agree() bool {
+	err := c.clocks.Agree()
+	if err != nil {
+		c.log.Error("fleet_clocks_apart", "error", err, "note", "the right is given up, and asked for anew")
+	}
+	return err == nil
+}
+
 // entitled reports whether the bridge may forward now.
 func (g *shareGate) entitled() bool {
 	until := g.deadline.Load()

@@ -114,6 +114,7 @@ var events = []event{
 	{"fleet_part", "info", "The program", "The bridge takes part in its `fleet` with this `weight`, or does so again (`show fleet`)."},
 	{"fleet_no_part", "warn", "The program", "It cannot do its part, and why: its shares go to other members."},
 	{"fleet_shares", "info", "The program", "The bridge forwards so many of the fleet's shares from now on; `show shares` has which."},
+	{"fleet_clocks_apart", "error", "The program", "The machine's clocks have not run alike: it was paused, restored or moved as a virtual machine, or slept, or its clock is slewed by more than a thousandth. The bridge gives its right up, and asks for it anew. See [Clocks](fleet.md#clocks)."},
 	{"fleet_no_overlap", "warn", "The program", "Shares of the fleet pass to or from this bridge as if who had them had died, so that what comes meanwhile is lost: `reason` is why. See [Shares pass](fleet.md#shares-pass)."},
 	{"fleet_put_off", "warn", "The program", "Shares of this bridge cannot pass to `members` now without a loss, so that it goes on with them, and tries again later; `fleet pass` does not wait. See [Shares pass](fleet.md#shares-pass)."},
 	{"share_claimed", "warn", "The program", "Another station has said (RARP) that it has the MAC address of a share, `mac`, that this bridge has: the bridge says at once that it has it. A member that was stopped cannot say so any more; see [Shares pass](fleet.md#shares-pass)."},

@@ -40,6 +40,9 @@ type Gate interface {
 type Clock interface {
 	Now() time.Time
 	After(d time.Duration) <-chan time.Time
+	// Agree reports whether it has run like the other clocks of the machine since the last call. Else the machine may have been
+	// paused, restored or moved, and nobody knows for how long.
+	Agree() bool
 }
 
 // SystemClock is the machine's monotonic clock.
@@ -50,6 +53,9 @@ func (SystemClock) Now() time.Time { return time.Now() }
 
 // After implements Clock.
 func (SystemClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// Agree implements Clock: it is compared with no other.
+func (SystemClock) Agree() bool { return true }
 
 // Defaults of a Config.
 const (

@@ -121,8 +121,26 @@ func (m *Member) SetWeight(ctx context.Context, weight float64) {
 	m.post(ctx, func(now time.Time) { m.renewal.weight, m.renewal.next = weight, now })
 }
 
+// steady reports whether the member's clock can be believed. Else it gives its right up, and waits as if it had seen all others, and
+// promised all, just now.
+func (m *Member) steady() bool {
+	if m.config.Clock.Agree() {
+		return true
+	}
+	now := m.config.Clock.Now()
+	m.view.doubt(now)
+	m.renewal.count++ // what is under way was sent before
+	m.renewal.until, m.renewal.next = time.Time{}, now
+	m.unanimity.doubt(now, &m.config)
+	m.config.Gate.Until(now)
+	return false
+}
+
 // act does what is due, and returns when to do so again.
 func (m *Member) act(ctx context.Context, group *sync.WaitGroup, now time.Time) time.Time {
+	if !m.steady() {
+		now = m.config.Clock.Now()
+	}
 	var renews time.Time
 	if m.rules.named(m, now) {
 		if !now.Before(m.renewal.next) {

@@ -73,9 +73,15 @@ var planted = []struct {
 			return true
 		}
 	}, 0},
-	{"proposals do not compare the process", func(s *simulation, _ *Member) { s.store.anybody = true }, 3860},
+	{"proposals do not compare the process", func(s *simulation, _ *Member) { s.store.anybody = true }, 4520},
+	{"a member believes a clock that has jumped", func(_ *simulation, m *Member) { m.config.Clock = believed{m.config.Clock} }, 0},
 	{"a member opens what it believes its dead neighbour had", func(_ *simulation, m *Member) { m.rules.mine = inherited }, 0},
 }
+
+// believed is a clock that is believed.
+type believed struct{ Clock }
+
+func (believed) Agree() bool { return true }
 
 // hasty is a gate that closes later than it says.
 type hasty struct {

@@ -42,6 +42,7 @@ type simulation struct {
 	quiet     bool // nobody is preempted, and no word is lost by chance
 	backups   []simState
 	setBack   *rand.Rand // by which the store is set back; nil: it is not
+	jumps     *rand.Rand // by which clocks jump; nil: they do not
 	agreed    int        // times that a member went on by promises
 }
 
@@ -52,12 +53,15 @@ func newSimulation(seed uint64, plant func(*simulation, *Member)) *simulation {
 	if r := rand.New(rand.NewPCG(seed, 1)); !unanimous && r.IntN(2) == 0 {
 		s.setBack, s.backups = r, []simState{newSimState()}
 	}
+	if seed%4 == 3 {
+		s.jumps = rand.New(rand.NewPCG(seed, 2))
+	}
 	for _, name := range simNames[:1+unanimously(unanimous, s.r)] {
 		rate := 1 + DefaultDrift*[]float64{-1, 1, 2*s.r.Float64() - 1}[s.r.IntN(3)]
 		s.machines = append(s.machines, &simMachine{
 			faults: faults{breakWatch: make(chan struct{}), slow: float64(s.r.IntN(4)) / 20, slowReplies: s.r.IntN(3) == 0},
 			name:   name, weight: 1, unanimous: unanimous && s.r.IntN(30) > 0, suspects: map[string]time.Time{},
-			clock: &simClock{time.Now(), time.Now().Add(time.Duration(s.r.Int64N(int64(time.Hour)))), rate},
+			clock: &simClock{time.Now(), time.Now().Add(time.Duration(s.r.Int64N(int64(time.Hour)))), rate, 0},
 		})
 	}
 	return s
@@ -74,7 +78,7 @@ func (s *simulation) start(m *simMachine) {
 func (s *simulation) launch(m *simMachine) {
 	r := split(s.r)
 	p := &simProcess{simClock: m.clock, machine: m, number: uint64(len(s.processes) + 1), ended: make(chan struct{}), killed: make(chan struct{}), clockRng: split(r), gateRng: split(r),
-		sim: s, pass: simPass{held: map[shares.Share]time.Time{}}}
+		sim: s, jumps: m.clock.jumps, pass: simPass{held: map[shares.Share]time.Time{}}}
 	s.processes = append(s.processes, p)
 	m.process = p
 	l := newLink(s.store, &m.faults, r)
@@ -214,6 +218,15 @@ func (s *simulation) backup() {
 	}
 }
 
+// jump has a machine's clock jump, as that of a virtual machine does that was paused, restored or moved.
+func (s *simulation) jump() {
+	if r := s.jumps; r != nil && r.IntN(10) == 0 {
+		c := s.machines[r.IntN(len(s.machines))].clock
+		c.base = c.base.Add(time.Duration(r.Int64N(int64(6*time.Second))) - 3*time.Second)
+		c.jumps++
+	}
+}
+
 func (m *simMachine) endWatch() {
 	close(m.breakWatch)
 	m.breakWatch = make(chan struct{})
@@ -268,6 +281,7 @@ func (s *simulation) run() error {
 		time.Sleep(s.within(300 * time.Millisecond))
 		s.happen()
 		s.backup()
+		s.jump()
 	}
 	time.Sleep(2 * time.Second) // until what is to start again has started
 	s.heal()

@@ -17,6 +17,7 @@ type simClock struct {
 	start time.Time
 	base  time.Time
 	rate  float64
+	jumps int // of it, by which it has run apart from the TSC, by which gates close
 }
 
 func (c *simClock) local() time.Time {
@@ -43,6 +44,7 @@ type simProcess struct {
 	clockRng *rand.Rand
 	gateRng  *rand.Rand
 	gate     gateHistory
+	jumps    int // of the clock, that the process knows of
 	pass     simPass
 	sim      *simulation
 }
@@ -70,6 +72,13 @@ func (p *simProcess) Now() time.Time {
 	t := p.local()
 	p.stand(p.clockRng)
 	return t
+}
+
+// Agree implements Clock.
+func (p *simProcess) Agree() bool {
+	known := p.jumps
+	p.jumps = p.simClock.jumps
+	return known == p.jumps
 }
 
 // After implements Clock.

@@ -138,6 +138,9 @@ func (m *Member) agree(now time.Time) {
 
 // until has the gate know how long the member may forward.
 func (m *Member) until() {
+	if !m.steady() {
+		return
+	}
 	deadline := m.renewal.until
 	promised := m.unanimity.until.After(deadline)
 	if promised {
@@ -150,6 +153,14 @@ func (m *Member) until() {
 // Promised reports whether the member's right, which may have run out, is one by promises, and not one of the store's. Any goroutine
 // may call it.
 func (m *Member) Promised() bool { return m.promised.Load() }
+
+// doubt has all that was promised be promised now, and ends what others have promised, by a clock that may have jumped.
+func (u *unanimity) doubt(now time.Time, c *Config) {
+	u.missing, u.until, u.next, u.bound = nil, time.Time{}, now, now.Add(c.silence())
+	if !u.named.IsZero() {
+		u.named = now
+	}
+}
 
 // has reports whether a process may have its member's name: nobody else may forward, or promise anything, by it.
 func (u *unanimity) has(v *view, own identity, now time.Time) bool {

@@ -130,6 +130,14 @@ func (v *view) saw(e Event, now time.Time) {
 	p.Ended = p.Ended || ended
 }
 
+// doubt has all that was seen be seen now, by a clock that may have jumped.
+func (v *view) doubt(now time.Time) {
+	v.began = now
+	for _, p := range v.processes {
+		p.seen, p.since = now, now
+	}
+}
+
 // there are the members of which a process has not ended or fallen silent.
 func (v *view) there(now time.Time) map[string]bool {
 	names := map[string]bool{}

@@ -150,8 +150,10 @@ func TestWatch(t *testing.T) {
 	if c.Received != n.Offered-n.Rejected || !c.Conserved() || len(c.Drops) != 0 {
 		t.Errorf("%+v were sent: %+v", n, c)
 	}
-	// The worker counts a burst's messages before its turn: the readings at both ends may have one turn too few.
-	if got.Slices < 5 || got.PerBurst < 1 || got.PerBurst > 64.5 || got.Clean > 0 && (got.PPS < 1e4 || got.PPS > 1e8) || got.Clean == 0 && got.PPS != 0 {
+	// The worker counts a burst's messages before its turn: the readings at both ends may have one turn too few. In a slice in which the
+	// generator had no CPU nothing has come: it says nothing of the others.
+	calm := got.Clean > got.Slices/2
+	if got.Slices < 5 || got.PerBurst < 1 || got.PerBurst > 64.5 || calm && got.PPS < 1e4 || got.PPS > 1e8 || got.Clean == 0 && got.PPS != 0 {
 		t.Errorf("%+v", got)
 	}
 	t.Logf("%+v", got)

@@ -43,13 +43,18 @@ func (t *table) checkKeys() {
 	}
 }
 
+// gone are keys of earlier versions, and what is in their place.
+var gone = map[string]string{
+	"range.idle": "a group ends when the querier's time is over, RFC 3376 §8.4",
+}
+
 // unknownKeys reports the keys that there are not, and returns those that they were meant to be.
 func (t *table) unknownKeys() (meant map[string]bool) {
 	meant = map[string]bool{}
 	for _, name := range sortedKeys(t.vals) {
 		if findKey(t.name, name) == nil {
-			if t.name == "range" && name == "idle" { // a key until groups ended as RFC 3376 has it
-				t.fail(name, "key idle is there no more; remove it: a group ends when the querier's time is over, RFC 3376 §8.4")
+			if why := gone[t.name+"."+name]; why != "" {
+				t.fail(name, "key %s is there no more; remove it: %s", name, why)
 				continue
 			}
 			known := tableNamed(t.name).keyNames(false)

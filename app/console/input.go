@@ -189,11 +189,12 @@ func (in *input) line() (line string, whole bool, err error) {
 	}
 }
 
-// waiting reports whether a whole line is queued, or the input has ended.
+// waiting reports whether more has come, or the input has ended: of a client that sends lines, part of one comes before the rest only
+// from a program that has sent more than a line.
 func (in *input) waiting() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return bytes.IndexByte(in.queue, '\r') >= 0 || in.ended != nil
+	return len(in.queue) > 0 || in.ended != nil
 }
 
 // first waits a short time for the first byte and returns it; 0 without one.

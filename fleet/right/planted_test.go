@@ -56,7 +56,7 @@ var planted = []struct {
 			m.proposal.tried = Epoch{}
 			return unites(m)
 		}
-	}, 0},
+	}, 290},
 	{"who comes later proposes though nobody has ended", func(_ *simulation, m *Member) {
 		m.rules.bound = func(m *Member, now time.Time) (*Record, time.Time) {
 			if _, has := m.view.newest().given[m.config.Name]; !has && m.claimed {
@@ -72,9 +72,9 @@ var planted = []struct {
 			}
 			return true
 		}
-	}, 0},
+	}, 100},
 	{"proposals do not compare the process", func(s *simulation, _ *Member) { s.store.anybody = true }, 4520},
-	{"a member believes a clock that has jumped", func(_ *simulation, m *Member) { m.config.Clock = believed{m.config.Clock} }, 0},
+	{"a member believes a clock that has jumped", func(_ *simulation, m *Member) { m.config.Clock = believed{m.config.Clock} }, 60},
 	{"a member opens what it believes its dead neighbour had", func(_ *simulation, m *Member) { m.rules.mine = inherited }, 0},
 }
 

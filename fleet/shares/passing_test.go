@@ -3,6 +3,7 @@
 package shares_test
 
 import (
+	"slices"
 	"testing"
 
 	"causeway/fleet/shares"
@@ -50,7 +51,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// An operator moves a share that is passing: to where it is going, which it is told, or elsewhere.
+// An operator moves a share that is passing: to where it is going, which it is told, or elsewhere. When its owner dies meanwhile, it is
+// where it was going, though it suits another one better.
 func TestMovePassing(t *testing.T) {
 	before := shares.Plan(bridges(3), nil)
 	s := shares.Share(5)
@@ -62,6 +64,19 @@ func TestMovePassing(t *testing.T) {
 	passing := moved.After(before)
 	if _, err := passing.Move(s, other); err == nil {
 		t.Error("it is moved to where it is going")
+	}
+	for _, m := range before.Members {
+		if m.Name == before.OwnerOf(s) || m.Name == before.HeirOf(s) {
+			continue
+		}
+		moved, err := before.Move(s, m.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := slices.DeleteFunc(bridges(3), func(o shares.Member) bool { return o.Name == before.OwnerOf(s) })
+		if got := shares.Plan(rest, moved.After(before)).OwnerOf(s); got != m.Name {
+			t.Errorf("its owner died, and it is %s's; it was passing to %s", got, m.Name)
+		}
 	}
 	back, err := passing.Move(s, before.OwnerOf(s))
 	if err != nil {

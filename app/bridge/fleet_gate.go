@@ -103,7 +103,7 @@ func (g *shareGate) Leave(all []shares.Share) bool {
 }
 
 // Stay implements right.Gate.
-func (g *shareGate) Stay(all []shares.Share, heirs []string) {
+func (g *shareGate) Stay(all []shares.Share, successors []string) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	stay := setOf(all)
@@ -112,7 +112,7 @@ func (g *shareGate) Stay(all []shares.Share, heirs []string) {
 	g.announce(stay.Hosts)
 	g.putOff.Add(1)
 	hosts, groups := countOf(&stay)
-	g.log.Warn("fleet_put_off", "members", heirs, "host_shares", hosts, "group_shares", groups,
+	g.log.Warn("fleet_put_off", "members", successors, "host_shares", hosts, "group_shares", groups,
 		"note", "they do not say in time that they hold these shares: this bridge goes on with them, and tries again")
 }
 

@@ -187,11 +187,11 @@ func runShares(ctx context.Context, c *Call) (Result, error) {
 		if s.Forwards(x) {
 			here = "open"
 		}
-		heir := s.Assignment.HeirOf(x)
+		successor := s.Assignment.HeirOf(x)
 		if s.Assignment.Passing[x] {
-			heir += " (passing)"
+			successor += " (passing)"
 		}
-		part.Rows = append(part.Rows, []any{x.String(), mac, s.Assignment.OwnerOf(x), heir, here, s.Assignment.Pins[x]})
+		part.Rows = append(part.Rows, []any{x.String(), mac, s.Assignment.OwnerOf(x), successor, here, s.Assignment.Pins[x]})
 	}
 	part.Note = "Host shares, and what is pinned of group shares; of the others show fleet has the numbers. MAC is that by which the hosts of a share reach InfiniBand nodes."
 	return table(part), nil

@@ -22,7 +22,7 @@ type Gate interface {
 	// not forwarded, for want of a fabric, and nothing has changed.
 	Leave(all []shares.Share) bool
 	// Stay has shares no more left that Leave has named: they cannot pass now to those members without a loss.
-	Stay(all []shares.Share, heirs []string)
+	Stay(all []shares.Share, successors []string)
 	// Left closes the shares that Leave has named, as Close does, and returns what was forwarded of them since, when it has left
 	// the bridge; nil: it is too much, or has not in time.
 	// Late are the members that have not said that they hold theirs.

@@ -145,18 +145,6 @@ func TestNC(t *testing.T) {
 	}
 }
 
-// TestScript tests a client that writes everything before it reads: it gets results, and nothing else.
-func TestScript(t *testing.T) {
-	c := newRig(t).dial("unix")
-	c.send("show hosts 10.9.0.1 | match 10\nshow hosts | count\r\nshow version | match nothing")
-	if err := c.Conn.(*net.UnixConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if text := c.rest(); !strings.HasPrefix(text, "ADDRESS") || !strings.HasSuffix(text, "  count  1000\n") || strings.Contains(text, "test#") {
-		t.Errorf("%q", text)
-	}
-}
-
 // telnetClient negotiates as telnet does, with a window.
 func (r *rig) telnetClient(width, height int) *client {
 	c := r.dial("tcp")

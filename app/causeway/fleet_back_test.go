@@ -49,7 +49,7 @@ func (f *bridgeFleet) numbered(n int, such func(int) bool) (is int) {
 // drains has the last member be drained and resume, while others share the work.
 func (f *bridgeFleet) drains(others ...int) {
 	f.t.Helper()
-	f.ctl(3, "fleet", "drain")
+	f.drain(3)
 	f.share("all without the last", shares.Hosts/len(others), others...)
 	f.ctl(3, "fleet", "resume")
 	f.share("all with the last again", shares.Hosts/(len(others)+1), append(others, 3)...)

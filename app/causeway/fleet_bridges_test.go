@@ -356,7 +356,7 @@ func TestFleetOfBridges(t *testing.T) {
 	})
 	f.back(2)
 	f.during("one is drained and resumes", 0, func() {
-		f.ctl(1, "fleet", "drain")
+		f.drain(1)
 		f.share("half each after the drain", shares.Hosts/2, 2, 3)
 		f.ctl(1, "fleet", "resume")
 		all("a third each after the drain")

@@ -79,7 +79,7 @@ func (f *bridgeFleet) slowed(right time.Duration) {
 		f.during(what, 0, func() {
 			h.During(func() {
 				for range 5 {
-					f.ctl(1, "fleet", "drain")
+					f.drain(1)
 					f.share("half each: "+what, shares.Hosts/2, 2, 3)
 					f.ctl(1, "fleet", "resume")
 					f.share("a third each again: "+what, shares.Hosts/3, 1, 2, 3)

@@ -123,3 +123,16 @@ func (f *bridgeFleet) listed() {
 		f.t.Errorf("a host that nobody knows is not the bridge's own in\n%v", text)
 	}
 }
+
+// drain has a member leave its shares to the others. Where these cannot have them without a loss, as on a machine that is too busy, it
+// says so, goes on with them and tries again.
+func (f *bridgeFleet) drain(n int) {
+	f.t.Helper()
+	code, says, errs := try("ctl", "-s", f.console(n), "fleet", "drain")
+	switch putOff := strings.Contains(errs, "goes on with them, and tries again"); {
+	case code == exitFailed && putOff:
+		f.t.Logf("m%d is not drained at once: %s", n, errs)
+	case code != exitOK:
+		f.t.Fatalf("m%d is not drained: %d: %s%s", n, code, says, errs)
+	}
+}

@@ -38,7 +38,7 @@ func (f *bridgeFleet) stands() {
 	f.during("one of etcd's servers stands still while one is drained and resumes", 0, func() {
 		for n, v := range f.etcd {
 			signalTo(f.t, v.program, syscall.SIGSTOP)
-			f.ctl(1, "fleet", "drain")
+			f.drain(1)
 			f.share("half each while a server of etcd stands still", shares.Hosts/2, 2, 3)
 			f.ctl(1, "fleet", "resume")
 			f.share("a third each while a server of etcd stands still", shares.Hosts/3, 1, 2, 3)

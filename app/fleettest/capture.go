@@ -220,7 +220,7 @@ func (c *Capture) read(at func(func() error) error, port string, take func(p *ro
 	})
 }
 
-// ingress opens a packet socket for what comes in by an interface. Its receiver looks up now and then.
+// ingress opens a packet socket for what comes in by an interface.
 func ingress(port string) (int, error) {
 	link, err := net.InterfaceByName(port)
 	if err != nil {
@@ -235,7 +235,6 @@ func ingress(port string) (int, error) {
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index}))
 }
 
@@ -244,9 +243,10 @@ func (c *Capture) receive(fd int, upTo *atomic.Int64, take func(p *roce.Packet, 
 	b, control := make([]byte, 9018), make([]byte, 64)
 	for !c.ending.Load() {
 		began := time.Now().UnixNano()
-		n, more, _, _, err := unix.Recvmsg(fd, b, control, 0)
+		n, more, _, _, err := unix.Recvmsg(fd, b, control, unix.MSG_DONTWAIT)
 		if errors.Is(err, unix.EAGAIN) {
 			upTo.Store(began)
+			time.Sleep(20 * time.Millisecond) // the kernel keeps what comes, with its time: to wake for each frame costs who is watched
 			continue
 		} else if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN) {
 			continue // the last: its cable was pulled

@@ -174,6 +174,9 @@ func (e *packetEndpoint) Join(_ context.Context, g Group, receive bool) (Destina
 		if err != nil {
 			return nil, err
 		}
+		if err := e.nic.hears(true); err != nil {
+			return nil, errors.Join(fmt.Errorf("packet:%s: %w", e.nic.name, err), c.Close())
+		}
 		e.mu.Lock()
 		e.groups[g.Addr] = qkey
 		e.sockets = append(e.sockets, c)

@@ -129,6 +129,9 @@ func TestPacketReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tap.Close()
+	if err := tap.hears(true); err != nil {
+		t.Fatal(err)
+	}
 	right, _ := openIn(t, w.right, Config{On: "packet:right"})
 	host := frame.MAC(right.(*packetEndpoint).nic.link.HardwareAddr)
 	link := frame.Link{MAC: frame.MAC(tap.link.HardwareAddr)}
@@ -213,4 +216,53 @@ func TestPacketErrors(t *testing.T) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
+}
+
+// TestSocketHears: what a switch floods is read by no host but one that has joined a group, and frames for others by none.
+func TestSocketHears(t *testing.T) {
+	w := needWire(t)
+	open := func(name string) (s *socket) {
+		at := w.left
+		if name == "right" {
+			at = w.right
+		}
+		if err := inside(at, func() (err error) { s, err = openSocket(name); return err }); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	left, right := open("left"), open("right")
+	other, own, group := frame.MAC{2, 0, 0, 0, 0, 9}, frame.MAC(right.link.HardwareAddr), frame.GroupMAC(netip.MustParseAddr("239.1.2.3"))
+	send := func(to ...frame.MAC) {
+		t.Helper()
+		for _, mac := range to {
+			b := append(append(append(make([]byte, 0, 60), mac[:]...), left.link.HardwareAddr...), 0x88, 0xb5) // for experiments
+			if _, err := left.Write(b[:60]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	hears := func(wanted ...frame.MAC) {
+		t.Helper()
+		for _, mac := range wanted {
+			b := make([]byte, 100)
+			for b[12] != 0x88 || b[13] != 0xb5 { // else the kernel's own
+				if _, err := right.Read(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := frame.MAC(b[:6]); got != mac {
+				t.Fatalf("a frame to %v was read, not the one to %v", got, mac)
+			}
+		}
+	}
+	broadcast := frame.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	send(group, other, broadcast, own)
+	hears(own)
+	if err := right.hears(true); err != nil {
+		t.Fatal(err)
+	}
+	send(other, group, broadcast, own)
+	hears(group, own)
 }

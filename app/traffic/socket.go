@@ -23,7 +23,7 @@ type socket struct {
 // socketRoom is the receive buffer in bytes, for a reader that is not scheduled for a while.
 const socketRoom = 32 << 20
 
-// openSocket opens a socket that reads every frame received on an interface, except those of its VLANs.
+// openSocket opens a socket that reads what an interface receives for its own MAC address, except on its VLANs.
 func openSocket(name string) (*socket, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
@@ -57,22 +57,39 @@ func prepare(fd, index int) error {
 	all := uint16(unix.ETH_P_ALL)<<8 | uint16(unix.ETH_P_ALL)>>8 // in wire order
 	return errors.Join(
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, untagged()),
+		attach(fd, false),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index}),
 	)
 }
 
-// untagged is a filter that accepts frames without an 802.1Q tag, which the kernel keeps beside the frame. A VLAN has
-// an interface of its own. (linux/filter.h: SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT)
-func untagged() *unix.SockFprog {
-	const tagPresent = 0xfffff000 + 48
+// hears has the socket read multicast frames, too, or only those to the interface's own MAC address: what a switch floods wakes nobody.
+func (s *socket) hears(multicast bool) error {
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	return errors.Join(raw.Control(func(fd uintptr) { set = attach(int(fd), multicast) }), set)
+}
+
+// attach has a socket accept frames without an 802.1Q tag, which the kernel keeps beside the frame, to the host and perhaps to groups. A
+// VLAN has an interface of its own. (linux/filter.h: SKF_AD_OFF, SKF_AD_VLAN_TAG_PRESENT, SKF_AD_PKTTYPE)
+func attach(fd int, multicast bool) error {
+	const tagPresent, packetType = 0xfffff000 + 48, 0xfffff000 + 4
+	also := uint32(unix.PACKET_HOST)
+	if multicast {
+		also = unix.PACKET_MULTICAST
+	}
 	code := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: tagPresent},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 4},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: packetType},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PACKET_HOST, Jt: 1},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: also, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff},
 		{Code: unix.BPF_RET | unix.BPF_K},
 	}
-	return &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]})
 }
 
 // missed returns how many frames the kernel dropped for lack of room since the last call.

@@ -3,9 +3,13 @@
 package right
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"causeway/fleet/shares"
 )
 
 // TestWatchBehind: a member that hears nothing of the store for long, though its renewals succeed, as where the server that it
@@ -48,4 +52,41 @@ func behind(t *testing.T, seed uint64) {
 	for _, p := range s.processes {
 		<-p.ended
 	}
+}
+
+// TestChangeBehind: what one member was asked for just before is no reason for another to refuse what follows.
+func TestChangeBehind(t *testing.T) {
+	if race {
+		t.Skip("as simulate")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimulation(1, func(*simulation, *Member) {})
+		for _, m := range s.machines {
+			m.slow, m.slowReplies = 0, false
+			s.start(m)
+		}
+		time.Sleep(20 * time.Second)
+		one, other := s.machines[0], s.machines[1]
+		ask := func(m *simMachine, change func(*shares.Assignment) (*shares.Assignment, error)) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			return m.process.member.Change(ctx, change)
+		}
+		pin := func(a *shares.Assignment) (*shares.Assignment, error) { return a.Pin(0, a.OwnerOf(0)) }
+		unpin := func(a *shares.Assignment) (*shares.Assignment, error) { return a.Unpin(0) }
+		one.eventsHeld = time.Now().Add(700 * time.Millisecond)
+		if err := errors.Join(ask(other, pin), ask(one, unpin)); err != nil {
+			t.Error(err)
+		}
+		if err := ask(other, unpin); err == nil || err.Error() != "shares: host/0 is not pinned" {
+			t.Errorf("what is not pinned is unpinned: %v", err)
+		}
+		s.over = true
+		for _, p := range s.processes {
+			p.cancel()
+		}
+		for _, p := range s.processes {
+			<-p.ended
+		}
+	})
 }

@@ -14,9 +14,10 @@ import (
 var ErrNothingAssigned = errors.New("right: the fleet has no assignment yet")
 
 // Change proposes what an operator makes of the newest assignment, and does so again when another came between, until ctx is
-// done. Any member may be asked, while Run runs; shares pass as with any other assignment.
+// done. Any member may be asked, while Run runs; shares pass as with any other assignment. What change refuses is refused by an
+// assignment that is as new as the call: another member may have been asked for something just before.
 func (m *Member) Change(ctx context.Context, change func(*shares.Assignment) (*shares.Assignment, error)) error {
-	for {
+	for sure := false; ; {
 		s, err := m.Snapshot(ctx)
 		if err != nil {
 			return err
@@ -25,6 +26,10 @@ func (m *Member) Change(ctx context.Context, change func(*shares.Assignment) (*s
 			return ErrNothingAssigned
 		}
 		next, err := change(s.Assignment)
+		if err != nil && !sure && m.catchUp(ctx) {
+			sure = true
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -68,6 +73,39 @@ func propose(ctx context.Context, m *Member, epoch Epoch, next *shares.Assignmen
 			}
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// catchUp returns when the watch has told of all that the store had when it was called: of a renewal that was sent later. False: not
+// before ctx was done.
+func (m *Member) catchUp(ctx context.Context) bool {
+	sent := make(chan uint64, 1) // so many were before
+	m.post(ctx, func(now time.Time) {
+		sent <- m.renewal.count
+		m.renewal.next = now
+	})
+	var before uint64
+	select {
+	case before = <-sent:
+	case <-ctx.Done():
+		return false
+	}
+	for {
+		told := make(chan bool, 1)
+		m.post(ctx, func(time.Time) { told <- m.renewal.acknowledged > before && m.current() })
+		select {
+		case is := <-told:
+			if is {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
+		select {
+		case <-m.config.Clock.After(m.config.interval() / 40):
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

@@ -171,19 +171,22 @@ static void store(struct shares *to, const struct shares *from)
 		__atomic_store_n(&to->groups[i], from->groups[i], __ATOMIC_RELAXED);
 }
 
-void rights_set(struct datapath *dp, const struct shares *open, const struct shares *leave, const struct shares *hold)
+void rights_set(struct datapath *dp, const struct shares *open, const struct shares *leave, const struct shares *hold,
+		uint64_t attracts)
 {
 	struct rights *r = &dp->rights;
 	store(&r->open, open);
 	store(&r->leave, leave);
 	store(&r->hold, hold);
+	__atomic_store_n(&r->attracts, attracts, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&r->changes, 1, __ATOMIC_SEQ_CST);
 }
 
 bool rights_answers(const struct datapath *dp, uint64_t mac)
 {
 	const struct rights *r = &dp->rights;
-	uint64_t hosts = (load(&r->open, 0) | load(&r->hold, 0)) & ~load(&r->leave, 0);
+	uint64_t held = load(&r->hold, 0) & __atomic_load_n(&r->attracts, __ATOMIC_RELAXED);
+	uint64_t hosts = (load(&r->open, 0) | held) & ~load(&r->leave, 0);
 	return hosts >> (mac % HOST_SHARES) & 1;
 }
 

@@ -122,14 +122,16 @@ void rights_begin_worker(struct worker *w);
 void rights_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *carried);
 
 /* Changes the shares. A grace period later (policy.h) no worker forwards what is closed. */
-void rights_set(struct datapath *dp, const struct shares *open, const struct shares *leave, const struct shares *hold);
+void rights_set(struct datapath *dp, const struct shares *open, const struct shares *leave, const struct shares *hold,
+		uint64_t attracts);
 
 /* Whether a worker has nothing to wait for since the last change, and has sent all that was kept of what is open; and
  * whether it forwards that as all else. */
 bool rights_settled(const struct worker *w);
 bool rights_done(const struct worker *w);
 
-/* Whether hosts are to reach a share here, by its MAC address, as in datapath.mac: it is open or held, and not left. */
+/* Whether hosts are to reach a share here, by its MAC address, as in datapath.mac: it is open, or held and attracts
+ * them, and not left. */
 bool rights_answers(const struct datapath *dp, uint64_t mac);
 
 /* Whether a frame of management's may leave now: none does from the address of a share that is another's, or without a

@@ -31,6 +31,8 @@ type Part struct {
 	// kept and not carried (Carry) is sent, in order, before what comes later, and nothing that was carried (Late); those that
 	// were open already are not held.
 	Hold Shares
+	// Attracts are the host shares of Hold that hosts are to reach here already, a bit each.
+	Attracts uint64
 }
 
 // Rights are what a datapath may forward, of a fleet.
@@ -51,7 +53,7 @@ func (r Rights) Set(ctx context.Context, p *Part) error {
 		}
 	}
 	dp.leaves = p.Leave != (Shares{})
-	C.rights_set(dp.c, &open, &leave, &hold)
+	C.rights_set(dp.c, &open, &leave, &hold, C.uint64_t(p.Attracts))
 	return dp.awaitWorkers(ctx)
 }
 

@@ -93,6 +93,7 @@ struct rights {
 	struct shares open;
 	struct shares leave; /* of open: about to be another member's */
 	struct shares hold;  /* about to be this bridge's; in open, too: what was kept is sent first (handover.h) */
+	uint64_t attracts;   /* host shares of hold that hosts are to reach here already, atomic */
 	uint64_t late;       /* TSC cycles, atomic: what was carried of these may come so long after they are opened */
 	uint64_t *carried;   /* a hash set of packets that another member has sent of these, elements atomic; 0: none */
 	unsigned n_carried;

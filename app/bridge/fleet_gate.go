@@ -18,7 +18,7 @@ import (
 )
 
 // shareGate opens and closes shares of the fleet's work: to the workers, and to management, which answers ARP and ND for
-// those that are open and not left, and those that are held. nil: there is no fleet.
+// those that are open and not left, and those that are held and attract hosts. nil: there is no fleet.
 type shareGate struct {
 	rights   lcore.Rights
 	name     string    // of the fleet
@@ -172,8 +172,17 @@ func (g *shareGate) Hold(all []shares.Share) bool {
 		g.noOverlap("the workers' queues are never empty", "for", g.patience)
 		return false
 	}
-	g.announce(held.Hosts)
 	return true
+}
+
+// Attract implements right.Gate.
+func (g *shareGate) Attract(all []shares.Share) {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	hosts := setOf(all).Hosts
+	g.part.Attracts |= hosts
+	g.apply()
+	g.announce(hosts)
 }
 
 // noOverlap says that shares pass with a loss.
@@ -235,6 +244,7 @@ func (g *shareGate) Until(deadline time.Time) {
 // apply gives the workers their part, and returns when they keep to it. Management answers for it before, and no more
 // after.
 func (g *shareGate) apply() {
+	g.part.Attracts &= g.part.Hold.Hosts
 	part := g.part
 	if g.barred {
 		part = lcore.Part{}
@@ -248,8 +258,8 @@ func (g *shareGate) apply() {
 	}
 }
 
-// answeredOf returns the host shares that hosts reach here. One that was held may still be so when it is left.
-func answeredOf(p *lcore.Part) uint64 { return (p.Open.Hosts | p.Hold.Hosts) &^ p.Leave.Hosts }
+// answeredOf returns the host shares that hosts are to reach here. One that was held may still be so when it is left.
+func answeredOf(p *lcore.Part) uint64 { return (p.Open.Hosts | p.Attracts) &^ p.Leave.Hosts }
 
 // macOf returns the MAC address of a host share; that of share 0 is the fleet's.
 func macOf(fleet frame.MAC, s shares.Share) frame.MAC {

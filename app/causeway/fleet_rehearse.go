@@ -136,6 +136,9 @@ func (g *shownGate) Left([]string) right.Carried {
 // Hold implements right.Gate.
 func (g *shownGate) Hold([]shares.Share) bool { return true }
 
+// Attract implements right.Gate.
+func (g *shownGate) Attract([]shares.Share) {}
+
 // Drop implements right.Gate.
 func (g *shownGate) Drop([]shares.Share) {}
 

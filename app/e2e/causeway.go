@@ -19,7 +19,7 @@ import (
 
 const (
 	// readyWithin covers DPDK's start and the joins on both sides.
-	readyWithin = 40 * time.Second
+	readyWithin = 2 * time.Minute
 	// program is built by make; CAUSEWAY_BIN names another.
 	program = "../../bin/causeway"
 )

@@ -15,6 +15,7 @@ import (
 var fleetOfOne = strings.Replace(infinibandBridge, "[metrics]", `[fleet]
 name = "alone"
 etcd = ["http://127.0.0.1:2379"]
+right_ms = 10000
 [metrics]`, 1)
 
 const fleetVoter = `name = "a"

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// TestInfiniBandUdaddyMany has programs with two hundred queue pairs, each with a connection of its own, both ways.
+// TestInfiniBandUdaddyMany has programs with a hundred queue pairs, each with a connection of its own, both ways.
 // Where a host may not have so many proxy QPs, the program is told at once that there is no queue pair for it.
 func TestInfiniBandUdaddyMany(t *testing.T) {
 	a, d, m := theThirdTopology(t)
-	const connections, fewer = 200, 64
+	const connections, fewer = 100, 64
 	proof := proves(t, fmt.Sprintf("third topology: udaddy -c %d, both ways; told that there is no queue pair beyond the limit", connections))
 	startSM(t, d.Guest, "", d.Guest, m)
 	mend(t, d, infinibandBridge)
 	host, node := Peer{Guest: a, IP: "10.9.0.1"}, Peer{Guest: m, IP: "10.9.0.7"}
 	t.Run("as many as by default", func(t *testing.T) {
-		// Two thousand messages at once wait for proxy QPs: with as many packet buffers as by default, and their memory.
+		// A thousand messages at once wait for proxy QPs: with as many packet buffers as by default, and their memory.
 		config := strings.Replace(infinibandBridge, "memory_mib = 192\nmbufs      = 8192\n", "memory_mib = 512\n", 1)
 		bridge, stop := startVerbsBridge(t, d, config)
 		defer stop()

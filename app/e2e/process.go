@@ -17,7 +17,7 @@ import (
 const (
 	pollEvery = 20 * time.Millisecond
 	// obeyFor is how long a process may take to end after SIGINT or SIGTERM, before it is killed.
-	obeyFor = 10 * time.Second
+	obeyFor = 30 * time.Second
 )
 
 // process is a program of this machine that the rig started. Its output goes to

@@ -34,7 +34,7 @@ var faults = []func(r *rig) fault{
 	diskFull, noDescriptors, injected,
 	hostileFlood, forgedFlood, crowd, burst, requestFlood,
 	poolEmpty, smSilent, smSlow, txStuck,
-	strangeNode, twoPorts, secondBridge,
+	strangeNode, twoPorts, secondBridge, multicastRouter,
 }
 
 // alone is a fault that is combined with no other.

@@ -26,7 +26,7 @@ func (m *Member) Change(ctx context.Context, change func(*shares.Assignment) (*s
 			return ErrNothingAssigned
 		}
 		next, err := change(s.Assignment)
-		if err != nil && !sure && m.catchUp(ctx) {
+		if err != nil && !sure && catchUp(ctx, m) {
 			sure = true
 			continue
 		}
@@ -79,7 +79,7 @@ func propose(ctx context.Context, m *Member, epoch Epoch, next *shares.Assignmen
 
 // catchUp returns when the watch has told of all that the store had when it was called: of a renewal that was sent later. False: not
 // before ctx was done.
-func (m *Member) catchUp(ctx context.Context) bool {
+func catchUp(ctx context.Context, m *Member) bool {
 	sent := make(chan uint64, 1) // so many were before
 	m.post(ctx, func(now time.Time) {
 		sent <- m.renewal.count

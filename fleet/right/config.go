@@ -18,8 +18,8 @@ type Gate interface {
 	Open(all []shares.Share, carried Carried)
 	// Close returns when nothing forwards these shares any more.
 	Close(all []shares.Share)
-	// Leave has open shares forwarded as before, and noted what; hosts are to reach them elsewhere from now on. False: they are
-	// not forwarded, for want of a fabric, and nothing has changed.
+	// Leave has open shares forwarded as before, and noted what; no host is told any more that it reaches them here. False: they
+	// are not forwarded, for want of a fabric, and nothing has changed.
 	Leave(all []shares.Share) bool
 	// Stay has shares no more left that Leave has named: they cannot pass now to those members without a loss.
 	Stay(all []shares.Share, successors []string)
@@ -27,9 +27,10 @@ type Gate interface {
 	// the bridge; nil: it is too much, or has not in time.
 	// Late are the members that have not said that they hold theirs.
 	Left(late []string) Carried
-	// Hold returns when what comes of shares that are not open is kept, and has hosts reach them here. False: that takes too
-	// long, and nothing is held.
+	// Hold returns when what comes of shares that are not open is kept. False: that takes too long, and nothing is held.
 	Hold(all []shares.Share) bool
+	// Attract has hosts reach shares here that are held.
+	Attract(all []shares.Share)
 	// Drop drops what was kept of shares, and holds them no more.
 	Drop(all []shares.Share)
 	// Until moves the deadline, a time of the member's Clock. Whoever forwards compares it with his own reading of that clock.

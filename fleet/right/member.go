@@ -18,7 +18,9 @@ type Member struct {
 	inbox  chan func(now time.Time)
 
 	view      *view
-	epoch     Epoch // that it follows
+	epoch     Epoch // that it follows: it has closed all else, and says so
+	seen      Epoch // the newest that it has looked at: it goes on for a moment with what has passed by that (lingers)
+	kept      set   // of what it had open by epoch, what all since then give it
 	open      set
 	passing   passing
 	started   bool   // its own record came back
@@ -202,15 +204,26 @@ func (m *Member) sawName(r Record) {
 // follow closes what the newest assignment does not give, and renews with its epoch, which tells the others.
 // If it does not follow the one before, one in between may have given anything to somebody who has it open: nothing stays open.
 func (m *Member) follow(now time.Time) {
-	keep := m.rules.mine(m.view, m.config.Name, now)
-	if m.view.newest().follows == m.epoch {
-		m.holdOn(keep)
-	} else {
-		keep = &set{}
-		m.passing.dropAll(m.config.Gate)
+	keep := *m.rules.mine(m.view, m.config.Name, now)
+	follows := m.view.epoch == m.seen
+	if !follows && m.view.newest().follows == m.seen {
+		follows = true
+		m.holdOn(&keep)
+		m.passing.attract(&m.config, &keep, now)
 	}
-	m.passes(keep)
-	m.close(m.open.minus(keep))
+	switch {
+	case !follows:
+		keep = set{}
+		m.passing.dropAll(m.config.Gate)
+	case m.seen != m.epoch:
+		keep = keep.both(&m.kept) // what was taken is taken, though it may be given again
+	}
+	m.seen, m.kept = m.view.epoch, keep
+	if follows && m.lingers(&keep, now) {
+		return
+	}
+	m.passes(&keep)
+	m.close(m.open.minus(&keep))
 	m.epoch, m.renewal.next = m.view.epoch, now
 }
 
@@ -226,7 +239,7 @@ func (m *Member) close(s set) {
 // take opens what the assignment gives and nobody else may forward, and returns when there may be more.
 func (m *Member) take(now time.Time) time.Time {
 	want := m.rules.mine(m.view, m.config.Name, now).minus(&m.open)
-	if want.empty() || !m.rules.named(m, now) || m.epoch == (Epoch{}) || m.renewal.epoch != m.epoch || !m.started { // before its own first record came, so may its predecessor's last
+	if want.empty() || !m.rules.named(m, now) || m.epoch == (Epoch{}) || m.renewal.epoch != m.view.epoch || !m.started { // before its own first record came, so may its predecessor's last
 		return time.Time{}
 	}
 	blocked, again := m.rules.blocked(m.view, m.own(), now)

@@ -15,10 +15,10 @@ import (
 // passing is how shares pass from one member to another without a loss, by two assignments: by the first they are passing, and their owner
 // proposes the second.
 //
-//	owner: sees that they pass ▶ notes what it forwards ─▶ Note ─┐      ┌─▶ proposes ▶ closes ▶ Record, with what it noted ─┐
-//	heir:                                                        └ holds ─▶ Note ┘                                       └ opens
+//	owner: sees that they pass ▶ notes what it forwards ─▶ Note ─┐       ┌─▶ proposes ─┐                ┌─▶ closes ▶ Record, with what it noted ─┐
+//	successor:                                                   └ holds ▶ Note       └ attracts ▶ Note ┘                                       └ opens
 //
-// What cannot pass so is put off: its owner goes on.
+// What cannot pass so is put off before it is proposed: its owner goes on, and hosts have reached it there all the time.
 type passing struct {
 	count   uint64              // as a Leave's Pass
 	leaving *leaving            // nil: it leaves nothing
@@ -39,6 +39,9 @@ type leaving struct {
 	tell    time.Time       // when it says so first; zero: it has
 	until   time.Time       // when those pass that can
 	closed  bool            // they are not forwarded, so that nothing is noted
+
+	last    time.Time       // until when it forwards what has passed; zero: nothing has
+	reaches map[string]bool // whom hosts do not reach yet for that
 }
 
 // holding is shares that another member is to pass to this one, or has passed.
@@ -47,6 +50,7 @@ type holding struct {
 	leave   Leave
 	carried Carried // nil: not known
 	until   time.Time
+	here    bool // they have passed, and hosts reach them here
 }
 
 // owners are those who leave what is held, by name, so that nothing depends on a map's order.
@@ -56,8 +60,11 @@ func (p *passing) owners() []string { return slices.Sorted(maps.Keys(p.holding))
 // watch is behind.
 func (c *Config) lingering() time.Duration { return 2 * c.Right / 5 }
 
-// Settling is how much later members may hear a packet than others do, for a right: a member goes on for so long when all hold
-// what it leaves, and they hold what they hear so long after it began to note what it forwards.
+// holding is how long a member holds what another leaves at most: as long as that one may take to propose that it passes, and longer.
+func (c *Config) holding() time.Duration { return 2*c.lingering() + c.Right }
+
+// Settling is how much later members may hear a packet than others do, for a right: a member goes on for so long when hosts reach
+// elsewhere what it has left, and others hold what they hear so long after it began to note what it forwards.
 func Settling(right time.Duration) time.Duration { return right / 50 }
 
 func (c *Config) settling() time.Duration { return Settling(c.Right) }
@@ -78,6 +85,13 @@ func (m *Member) pass(ctx context.Context, group *sync.WaitGroup, now time.Time)
 	}
 	if !l.tell.IsZero() && !now.Before(l.tell) {
 		m.passing.news, l.tell = true, time.Time{}
+	}
+	if !l.last.IsZero() {
+		if now.Before(l.last) {
+			return l.last
+		}
+		m.follow(now)
+		return now
 	}
 	if now.Before(l.until) {
 		return earliest(l.tell, l.until)
@@ -171,6 +185,7 @@ func (m *Member) passes(keep *set) {
 	if l == nil {
 		return
 	}
+	l.last, l.reaches = time.Time{}, nil
 	gone := l.minus(keep)
 	var rest set // what passes no more to whom it did, or had not to pass yet
 	for name, theirs := range l.heirs {
@@ -211,7 +226,10 @@ func (m *Member) tell(ctx context.Context, group *sync.WaitGroup, now time.Time)
 		n.Leaves = l.bits()
 	}
 	for _, name := range p.owners() {
-		n.Holds = append(n.Holds, p.holding[name].leave)
+		h := p.holding[name]
+		if n.Holds = append(n.Holds, h.leave); h.here {
+			n.Here = append(n.Here, h.leave)
+		}
 	}
 	group.Go(func() {
 		timed, cancel := context.WithTimeout(ctx, m.config.lingering())
@@ -227,10 +245,51 @@ func (m *Member) noted(n Note, now time.Time) {
 		return
 	}
 	m.hold(n, now)
-	l := m.passing.leaving
-	if l != nil && l.missing[n.Member] && slices.Contains(n.Holds, Leave{m.config.Name, m.config.Process, m.passing.count}) {
+	l, own := m.passing.leaving, Leave{m.config.Name, m.config.Process, m.passing.count}
+	if l != nil && l.missing[n.Member] && slices.Contains(n.Holds, own) {
 		if delete(l.missing, n.Member); len(l.missing) == 0 {
-			l.until = now.Add(m.config.settling())
+			l.until = now
+		}
+	}
+	if l != nil && l.reaches[n.Member] && slices.Contains(n.Here, own) {
+		if delete(l.reaches, n.Member); len(l.reaches) == 0 {
+			l.last = now.Add(m.config.settling())
+		}
+	}
+}
+
+// lingers reports whether the member still forwards what has passed by the newest assignment, by which it keeps some of its shares: until
+// hosts reach that where it is now, and no longer than a fifth of a right.
+func (m *Member) lingers(keep *set, now time.Time) bool {
+	l := m.passing.leaving
+	if l == nil || l.closed {
+		return false
+	}
+	gone, closes := l.minus(keep), m.open.minus(keep)
+	if more := closes.minus(&gone); gone.empty() || !more.empty() {
+		return false
+	}
+	if l.last.IsZero() {
+		l.last, l.reaches = now.Add(m.config.interval()), map[string]bool{}
+		for name, theirs := range l.heirs {
+			if both := theirs.both(&gone); !both.empty() && !l.missing[name] {
+				l.reaches[name] = true
+			}
+		}
+		if len(l.reaches) == 0 {
+			l.last = now // nobody holds it
+		}
+	}
+	return now.Before(l.last)
+}
+
+// attract has hosts reach here what another member leaves, and an assignment gives.
+func (p *passing) attract(c *Config, keep *set, now time.Time) {
+	for _, name := range p.owners() {
+		h := p.holding[name]
+		if theirs := h.both(keep); !theirs.empty() && !h.here {
+			c.Gate.Attract(theirs.list())
+			h.here, h.until, p.news = true, now.Add(c.holding()), true
 		}
 	}
 }
@@ -258,7 +317,7 @@ func (m *Member) hold(n Note, now time.Time) {
 	if !m.config.Gate.Hold(theirs.list()) {
 		return // it is tried again when it is said again
 	}
-	m.passing.holding[n.Member] = &holding{set: theirs, leave: n.Leave, until: now.Add(3 * m.config.lingering())}
+	m.passing.holding[n.Member] = &holding{set: theirs, leave: n.Leave, until: now.Add(m.config.holding())}
 	m.passing.news = true
 }
 

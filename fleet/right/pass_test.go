@@ -66,8 +66,52 @@ func TestHoldsOnce(t *testing.T) {
 	for i := range 3 {
 		m.noted(Note{Leave: Leave{"a", 1, 0}, Holds: []Leave{{"you", 9, 4}, {"me", 9, 4}}}, now.Add(time.Duration(i)*time.Millisecond))
 	}
-	if want := now.Add(m.config.settling()); !m.passing.leaving.until.Equal(want) {
-		t.Errorf("it waits until %v after the first", m.passing.leaving.until.Sub(now))
+	if until := m.passing.leaving.until; !until.Equal(now) {
+		t.Errorf("it waits until %v after the first", until.Sub(now))
+	}
+}
+
+// A member goes on with what has passed until hosts reach it elsewhere, and does not say meanwhile that it has closed it. What was taken
+// from it then is taken, though a later assignment gives it again; and an unknown one closes all at once.
+func TestLingers(t *testing.T) {
+	left := words(1)
+	for _, c := range []struct {
+		name    string
+		later   []Event
+		reached bool
+		want    time.Duration // until it has closed it
+	}{
+		{name: "hosts reach it", reached: true, want: Settling(DefaultRight)},
+		{name: "nobody says so", want: DefaultRight / 5},
+		{name: "given again", later: []Event{{Epoch: epoch(3), Follows: epoch(2), Assignment: ofWords("me", "me")}}, want: DefaultRight / 5},
+		{name: "an unknown one", later: []Event{{Epoch: epoch(9), Follows: epoch(8), Assignment: ofWords("me", "a")}}},
+	} {
+		m, err := New(Config{Name: "me", Weight: 1, Process: 9, Store: emptyStore{}, Gate: &openGate{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		m.saw(Event{Epoch: epoch(1), Assignment: ofWords("me", "me")}, began)
+		m.saw(Event{Complete: true}, began)
+		m.open = words(0, 1)
+		m.passing.leaving = &leaving{set: left, heirs: map[string]*set{"a": &left}, missing: map[string]bool{}}
+		m.saw(Event{Epoch: epoch(2), Follows: epoch(1), Assignment: ofWords("me", "a")}, began)
+		for _, e := range c.later {
+			m.saw(e, began)
+		}
+		if c.want > 0 && (m.epoch != epoch(1) || m.open != words(0, 1)) {
+			t.Errorf("%s: it follows %v, with %v open", c.name, m.epoch, m.open.list())
+		}
+		if c.reached {
+			m.noted(Note{Leave: Leave{"a", 1, 0}, Here: []Leave{{"me", 9, 0}}}, began)
+		}
+		now := began
+		for m.epoch != m.view.epoch && now.Before(began.Add(DefaultRight)) {
+			now = m.pass(t.Context(), nil, now)
+		}
+		if both := m.open.both(&left); m.epoch != m.view.epoch || !both.empty() || now.Sub(began) != c.want {
+			t.Errorf("%s: after %v, want %v, it follows %v, with %v open", c.name, now.Sub(began), c.want, m.epoch, m.open.list())
+		}
 	}
 }
 

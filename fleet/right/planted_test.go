@@ -73,7 +73,7 @@ var planted = []struct {
 			return true
 		}
 	}, 100},
-	{"proposals do not compare the process", func(s *simulation, _ *Member) { s.store.anybody = true }, 4520},
+	{"proposals do not compare the process", func(s *simulation, _ *Member) { s.store.anybody = true }, 5990},
 	{"a member believes a clock that has jumped", func(_ *simulation, m *Member) { m.config.Clock = believed{m.config.Clock} }, 60},
 	{"a member opens what it believes its dead neighbour had", func(_ *simulation, m *Member) { m.rules.mine = inherited }, 0},
 }

@@ -3,6 +3,7 @@
 package right
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -70,6 +71,48 @@ func TestPutOff(t *testing.T) {
 			}
 		}
 	})
+}
+
+// refusingStore has nothing pass for a time.
+type refusingStore struct {
+	Store
+	until   time.Time
+	refused int
+}
+
+func (s *refusingStore) Propose(ctx context.Context, p Proposal) error {
+	if time.Now().Before(s.until) && !slices.Contains(p.Assignment.Passing[:], true) {
+		s.refused++
+		return errLost
+	}
+	return s.Store.Propose(ctx, p)
+}
+
+// Hosts reach a share where it is forwarded, or kept by a successor that has it a moment later: also where what all hold cannot be
+// proposed for so long that it is put off.
+func TestReached(t *testing.T) {
+	for _, refused := range []time.Duration{0, 4 * time.Second} {
+		quietFleet(t, true, func(s *simulation, _ *simMachine) {
+			first := s.machines[0].process
+			store := &refusingStore{Store: first.member.config.Store, until: time.Now().Add(refused)}
+			first.member.config.Store = store
+			drain(s)
+			time.Sleep(10 * time.Second)
+			if n := owned(s); n > 0 || (first.pass.stayed > 0) != (refused > 0) || (store.refused > 0) != (refused > 0) {
+				t.Errorf("refused %d times: %d shares have not passed, and it was told %d times that they stay", store.refused, n, first.pass.stayed)
+			}
+			for _, p := range s.processes {
+				if p.pass.lost+p.pass.early > 0 {
+					t.Errorf("%s has dropped %d shares that hosts reached there, and closed %d", p.machine.name, p.pass.lost, p.pass.early)
+				}
+			}
+			for share := range shares.Share(shares.Count) {
+				if at := s.reached[share]; at.machine.name != s.store.current.OwnerOf(share) {
+					t.Fatalf("hosts reach %v at %s, and %s has it", share, at.machine.name, s.store.current.OwnerOf(share))
+				}
+			}
+		})
+	}
 }
 
 // An operator need not wait.

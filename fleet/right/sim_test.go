@@ -38,8 +38,9 @@ type simulation struct {
 	plant     func(*simulation, *Member) // a mistake
 	over      bool
 	lefts     []simLeft
-	outages   bool // the store is away for half of the time
-	quiet     bool // nobody is preempted, and no word is lost by chance
+	reached   map[shares.Share]*simProcess // where hosts reach each share
+	outages   bool                         // the store is away for half of the time
+	quiet     bool                         // nobody is preempted, and no word is lost by chance
 	backups   []simState
 	setBack   *rand.Rand // by which the store is set back; nil: it is not
 	jumps     *rand.Rand // by which clocks jump; nil: they do not
@@ -47,7 +48,7 @@ type simulation struct {
 }
 
 func newSimulation(seed uint64, plant func(*simulation, *Member)) *simulation {
-	s := &simulation{store: newSimStore(), r: rand.New(rand.NewPCG(seed, 0)), plant: plant}
+	s := &simulation{store: newSimStore(), reached: map[shares.Share]*simProcess{}, r: rand.New(rand.NewPCG(seed, 0)), plant: plant}
 	unanimous := s.r.IntN(4) > 0
 	s.outages = unanimous && s.r.IntN(4) == 0
 	if r := rand.New(rand.NewPCG(seed, 1)); !unanimous && r.IntN(2) == 0 {
@@ -78,7 +79,7 @@ func (s *simulation) start(m *simMachine) {
 func (s *simulation) launch(m *simMachine) {
 	r := split(s.r)
 	p := &simProcess{simClock: m.clock, machine: m, number: uint64(len(s.processes) + 1), ended: make(chan struct{}), killed: make(chan struct{}), clockRng: split(r), gateRng: split(r),
-		sim: s, jumps: m.clock.jumps, pass: simPass{held: map[shares.Share]time.Time{}}}
+		sim: s, jumps: m.clock.jumps, pass: simPass{held: map[shares.Share]time.Time{}, here: map[shares.Share]bool{}}}
 	s.processes = append(s.processes, p)
 	m.process = p
 	l := newLink(s.store, &m.faults, r)

@@ -29,6 +29,9 @@ type simPass struct {
 	unable  bool                       // it can hold nothing
 	stayed  int                        // times that it was told so of what it left
 	lossy   int                        // shares that it closed though their heirs had not said that they hold them
+	here    map[shares.Share]bool      // of held those that hosts reach here
+	lost    int                        // of those it has dropped
+	early   int                        // shares that it closed while hosts reached them here
 	wrong   error
 }
 
@@ -53,6 +56,11 @@ func (p *simProcess) Left(late []string) Carried {
 	if len(late) > 0 {
 		p.pass.lossy += len(l.all)
 	}
+	for _, s := range l.all {
+		if len(late) == 0 && p.sim.reached[s] == p {
+			p.pass.early++
+		}
+	}
 	p.Close(l.all)
 	l.closed = time.Now()
 	p.sim.lefts = append(p.sim.lefts, l)
@@ -71,11 +79,26 @@ func (p *simProcess) Hold(all []shares.Share) bool {
 	return true
 }
 
+// Attract implements Gate.
+func (p *simProcess) Attract(all []shares.Share) {
+	p.stand(p.gateRng)
+	for _, s := range all {
+		if p.pass.held[s].IsZero() {
+			p.pass.wrong = fmt.Errorf("%w: hosts are to reach %v at %s/%d, which does not hold it", errLostCount, s, p.machine.name, p.number)
+		}
+		p.pass.here[s], p.sim.reached[s] = true, p
+	}
+}
+
 // Drop implements Gate.
 func (p *simProcess) Drop(all []shares.Share) {
 	p.stand(p.gateRng)
 	for _, s := range all {
+		if p.pass.here[s] {
+			p.pass.lost++
+		}
 		delete(p.pass.held, s)
+		delete(p.pass.here, s)
 	}
 }
 
@@ -95,6 +118,8 @@ func (p *simProcess) openHeld(all []shares.Share, carried Carried) {
 	}
 	for _, s := range all {
 		delete(p.pass.held, s)
+		delete(p.pass.here, s)
+		p.sim.reached[s] = p
 	}
 }
 

@@ -64,6 +64,7 @@ type Note struct {
 	Leave
 	Leaves Bits    `json:"leaves"`          // the shares that it is to pass, of which it notes what it forwards; nil: none
 	Holds  []Leave `json:"holds,omitempty"` // it keeps what comes of the shares that these leave to it
+	Here   []Leave `json:"here,omitempty"`  // of Holds those whose shares have passed to it: hosts reach them here from now on
 }
 
 // Leave names a time that a member's process has begun to leave shares, or has given that up.

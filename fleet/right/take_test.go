@@ -150,6 +150,7 @@ func (*openGate) Leave([]shares.Share) bool     { return false }
 func (*openGate) Stay([]shares.Share, []string) {}
 func (*openGate) Left([]string) Carried         { return nil }
 func (*openGate) Hold([]shares.Share) bool      { return true }
+func (*openGate) Attract([]shares.Share)        {}
 func (*openGate) Drop([]shares.Share)           {}
 
 // A member whose right is of the newest epoch opens what it is given; another epoch closes what that one does not give, and

@@ -115,6 +115,34 @@ func TestLingers(t *testing.T) {
 	}
 }
 
+// What the newest assignment gives is opened when it has been followed, and so never while the member goes on with what has passed by it.
+func TestTakesWhatItFollows(t *testing.T) {
+	gate := &openGate{}
+	m, err := New(Config{Name: "me", Weight: 1, Process: 9, Store: emptyStore{}, Gate: gate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, left := time.Now(), words(1)
+	m.saw(Event{Record: Record{Member: "me", Process: 9}}, now)
+	m.saw(Event{Complete: true}, now)
+	m.saw(Event{Epoch: epoch(1), Assignment: ofWords("me", "me")}, now)
+	opens := func(want set) {
+		t.Helper()
+		m.renewed(m.record(), now, now, nil)
+		if m.take(now); gate.open != want {
+			t.Errorf("it follows %v, and open are %v", m.epoch, gate.open.list())
+		}
+	}
+	now = now.Add(10 * m.config.silence())
+	opens(words(0, 1))
+	m.passing.leaving = &leaving{set: left, heirs: map[string]*set{"a": &left}, missing: map[string]bool{}}
+	m.saw(Event{Epoch: epoch(2), Follows: epoch(1), Assignment: ofWords("me", "a", "me")}, now)
+	opens(words(0, 1))
+	m.follow(now.Add(DefaultRight))
+	gate.Close(left.list()) // as another gate's Left does
+	opens(words(0, 2))
+}
+
 // endStore has another assignment than a record at first.
 type endStore struct {
 	emptyStore

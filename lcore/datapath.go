@@ -72,7 +72,7 @@ type Datapath struct {
 	removed   [maxSegments]grace // segments
 	latency   cleared
 	inject    injections
-	leaves    bool // shares
+	part      Part // of a fleet's work
 }
 
 func mapped(a netip.Addr) (out [16]C.uint8_t) {

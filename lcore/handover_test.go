@@ -196,6 +196,36 @@ func TestHandedOnAtOnce(t *testing.T) {
 	}
 }
 
+// TestChangesAtOnce: a worker that takes two changes of management's at once, as one that slept, has done the first: what was kept of a
+// share before it was held no more is not sent when it is held again, and what waited before it was closed not when it is open again.
+// Another member may have forwarded that.
+func TestChangesAtOnce(t *testing.T) {
+	for _, w := range passages {
+		s, share := newRig(t, smallFixture().with(member)), some(w.share)
+		s.entitle()
+		s.part(lcore.Part{Hold: share})
+		s.work()
+		w.arrive(s, 1)
+		s.work()
+		s.part(lcore.Part{})
+		s.part(lcore.Part{Hold: share})
+		s.work()
+		s.part(lcore.Part{Open: share, Hold: share})
+		s.work()
+		want(t, w.name+": sent of what was dropped", len(w.leave(s)), 0)
+		s.part(lcore.Part{Open: share})
+		s.work()
+		w.arrive(s, 2)
+		s.part(lcore.Part{})
+		s.part(lcore.Part{Open: share})
+		s.work()
+		want(t, w.name+": sent of what waited", len(w.leave(s)), 0)
+		w.arrive(s, 3)
+		s.work()
+		want(t, w.name+": sent of what came later", len(w.leave(s)), 1)
+	}
+}
+
 // TestKeptIsBounded keeps the newest that come, and drops all when the share is not to be this bridge's after all.
 func TestKeptIsBounded(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))

@@ -60,9 +60,9 @@ static uint64_t load(const struct shares *s, unsigned i)
 static uint64_t take_word(struct held *h, const struct rights *r, unsigned i)
 {
 	uint64_t open = load(&r->open, i), *shares = word(&h->shares, i), *keep = word(&h->keep, i);
-	*shares &= open;
+	*shares &= open & ~__atomic_exchange_n(word(&h->closed, i), 0, __ATOMIC_RELAXED);
 	uint64_t hold = load(&r->hold, i) & ~*shares, released = *word(&h->release, i);
-	*keep &= hold;
+	*keep &= hold & ~__atomic_exchange_n(word(&h->dropped, i), 0, __ATOMIC_RELAXED);
 	*word(&h->release, i) = hold & open;
 	*word(&h->leave, i) = load(&r->leave, i) & (*shares | (hold & open)); /* what is released is sent, and noted */
 	*word(&h->next.keep, i) = hold;
@@ -180,6 +180,14 @@ void rights_set(struct datapath *dp, const struct shares *open, const struct sha
 	store(&r->hold, hold);
 	__atomic_store_n(&r->attracts, attracts, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&r->changes, 1, __ATOMIC_SEQ_CST);
+}
+
+void rights_gone(struct worker *w, const struct shares *closed, const struct shares *dropped)
+{
+	for (unsigned i = 0; i < WORDS; i++) {
+		__atomic_fetch_or(word(&w->held.closed, i), load(closed, i), __ATOMIC_RELAXED);
+		__atomic_fetch_or(word(&w->held.dropped, i), load(dropped, i), __ATOMIC_RELAXED);
+	}
 }
 
 bool rights_answers(const struct datapath *dp, uint64_t mac)

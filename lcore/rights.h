@@ -125,6 +125,10 @@ void rights_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *carried);
 void rights_set(struct datapath *dp, const struct shares *open, const struct shares *leave, const struct shares *hold,
 		uint64_t attracts);
 
+/* Tells a worker what the last rights_set has closed, or holds no more: with the next one it may be open or held again,
+ * and the worker may take both at once. */
+void rights_gone(struct worker *w, const struct shares *closed, const struct shares *dropped);
+
 /* Whether a worker has nothing to wait for since the last change, and has sent all that was kept of what is open; and
  * whether it forwards that as all else. */
 bool rights_settled(const struct worker *w);

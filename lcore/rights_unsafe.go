@@ -47,13 +47,17 @@ func RightsOf(dp *Datapath) Rights { return Rights{dp} }
 func (r Rights) Set(ctx context.Context, p *Part) error {
 	dp := r.datapath
 	open, leave, hold := p.Open.c(), p.Leave.c(), p.Hold.c()
-	if !dp.leaves && p.Leave != (Shares{}) {
+	if dp.part.Leave == (Shares{}) && p.Leave != (Shares{}) {
 		for _, w := range dp.workers {
 			w.noted = uint64(w.c.handover.noted)
 		}
 	}
-	dp.leaves = p.Leave != (Shares{})
 	C.rights_set(dp.c, &open, &leave, &hold, C.uint64_t(p.Attracts))
+	closed, dropped := dp.part.Open.without(&p.Open), dp.part.Hold.without(&p.Hold)
+	for _, w := range dp.workers {
+		C.rights_gone(w.c, &closed, &dropped)
+	}
+	dp.part = *p
 	return dp.awaitWorkers(ctx)
 }
 
@@ -61,6 +65,15 @@ func (s *Shares) c() (c C.struct_shares) {
 	c.hosts = C.uint64_t(s.Hosts)
 	for i, word := range s.Groups {
 		c.groups[i] = C.uint64_t(word)
+	}
+	return c
+}
+
+// without returns those that are not in others.
+func (s *Shares) without(others *Shares) (c C.struct_shares) {
+	c.hosts = C.uint64_t(s.Hosts &^ others.Hosts)
+	for i, word := range s.Groups {
+		c.groups[i] = C.uint64_t(word &^ others.Groups[i])
 	}
 	return c
 }

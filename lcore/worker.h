@@ -115,6 +115,8 @@ struct held {
 	struct shares leave;   /* and notes what, of these */
 	struct shares keep;    /* it keeps what comes of these */
 	struct shares release; /* opened, of which what was kept is to be sent first, and carried what comes late */
+	/* Atomic: what was closed, or is held no more, since the worker took a change: it may be open or held again. */
+	struct shares closed, dropped;
 	struct {
 		struct shares shares, keep;
 	} next;

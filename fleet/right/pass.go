@@ -259,7 +259,7 @@ func (m *Member) noted(n Note, now time.Time) {
 }
 
 // lingers reports whether the member still forwards what has passed by the newest assignment, by which it keeps some of its shares: until
-// hosts reach that where it is now, and no longer than a fifth of a right.
+// hosts reach that where it is now, and no longer than two fifths of a right, which is not renewed meanwhile.
 func (m *Member) lingers(keep *set, now time.Time) bool {
 	l := m.passing.leaving
 	if l == nil || l.closed {
@@ -270,7 +270,10 @@ func (m *Member) lingers(keep *set, now time.Time) bool {
 		return false
 	}
 	if l.last.IsZero() {
-		l.last, l.reaches = now.Add(m.config.interval()), map[string]bool{}
+		l.last, l.reaches = now.Add(m.config.lingering()), map[string]bool{}
+		if end := m.renewal.until.Add(-m.config.interval()); end.Before(l.last) {
+			l.last = end // closing takes a moment, too
+		}
 		for name, theirs := range l.heirs {
 			if both := theirs.both(&gone); !both.empty() && !l.missing[name] {
 				l.reaches[name] = true

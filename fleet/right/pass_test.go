@@ -3,6 +3,7 @@
 package right
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -79,11 +80,13 @@ func TestLingers(t *testing.T) {
 		name    string
 		later   []Event
 		reached bool
+		right   time.Duration // that is left; 0: a whole one
 		want    time.Duration // until it has closed it
 	}{
 		{name: "hosts reach it", reached: true, want: Settling(DefaultRight)},
-		{name: "nobody says so", want: DefaultRight / 5},
-		{name: "given again", later: []Event{{Epoch: epoch(3), Follows: epoch(2), Assignment: ofWords("me", "me")}}, want: DefaultRight / 5},
+		{name: "nobody says so", want: 2 * DefaultRight / 5},
+		{name: "given again", later: []Event{{Epoch: epoch(3), Follows: epoch(2), Assignment: ofWords("me", "me")}}, want: 2 * DefaultRight / 5},
+		{name: "its right ends", right: DefaultRight / 2, want: 3 * DefaultRight / 10},
 		{name: "an unknown one", later: []Event{{Epoch: epoch(9), Follows: epoch(8), Assignment: ofWords("me", "a")}}},
 	} {
 		m, err := New(Config{Name: "me", Weight: 1, Process: 9, Store: emptyStore{}, Gate: &openGate{}})
@@ -93,7 +96,7 @@ func TestLingers(t *testing.T) {
 		began := time.Now()
 		m.saw(Event{Epoch: epoch(1), Assignment: ofWords("me", "me")}, began)
 		m.saw(Event{Complete: true}, began)
-		m.open = words(0, 1)
+		m.open, m.renewal.until = words(0, 1), began.Add(cmp.Or(c.right, DefaultRight))
 		m.passing.leaving = &leaving{set: left, heirs: map[string]*set{"a": &left}, missing: map[string]bool{}}
 		m.saw(Event{Epoch: epoch(2), Follows: epoch(1), Assignment: ofWords("me", "a")}, began)
 		for _, e := range c.later {

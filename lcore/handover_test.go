@@ -197,28 +197,23 @@ func TestHandedOnAtOnce(t *testing.T) {
 }
 
 // TestChangesAtOnce: a worker that takes two changes of management's at once, as one that slept, has done the first: what was kept of a
-// share before it was held no more is not sent when it is held again, and what waited before it was closed not when it is open again.
-// Another member may have forwarded that.
+// share before it was held no more is not sent when it is held again, nor what waited before it was closed when it is open again.
 func TestChangesAtOnce(t *testing.T) {
 	for _, w := range passages {
 		s, share := newRig(t, smallFixture().with(member)), some(w.share)
+		step := func(p lcore.Part) { s.part(p); s.work() }
 		s.entitle()
-		s.part(lcore.Part{Hold: share})
-		s.work()
+		step(lcore.Part{Hold: share})
 		w.arrive(s, 1)
 		s.work()
 		s.part(lcore.Part{})
-		s.part(lcore.Part{Hold: share})
-		s.work()
-		s.part(lcore.Part{Open: share, Hold: share})
-		s.work()
+		step(lcore.Part{Hold: share})
+		step(lcore.Part{Open: share, Hold: share})
+		step(lcore.Part{Open: share})
 		want(t, w.name+": sent of what was dropped", len(w.leave(s)), 0)
-		s.part(lcore.Part{Open: share})
-		s.work()
 		w.arrive(s, 2)
 		s.part(lcore.Part{})
-		s.part(lcore.Part{Open: share})
-		s.work()
+		step(lcore.Part{Open: share})
 		want(t, w.name+": sent of what waited", len(w.leave(s)), 0)
 		w.arrive(s, 3)
 		s.work()

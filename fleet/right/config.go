@@ -129,3 +129,6 @@ func (c *Config) interval() time.Duration { return c.Right / 5 }
 func (c *Config) silence() time.Duration {
 	return c.Right + time.Duration(2*c.Drift*float64(c.Right)) + c.Right/100 + time.Duration(4*c.Drift*c.Drift*float64(c.Right))
 }
+
+// holding is how long a member holds what another leaves at most: as long as that one may take to propose that it passes, and longer.
+func (c *Config) holding() time.Duration { return 2*c.lingering() + c.Right }

@@ -60,9 +60,6 @@ func (p *passing) owners() []string { return slices.Sorted(maps.Keys(p.holding))
 // watch is behind.
 func (c *Config) lingering() time.Duration { return 2 * c.Right / 5 }
 
-// holding is how long a member holds what another leaves at most: as long as that one may take to propose that it passes, and longer.
-func (c *Config) holding() time.Duration { return 2*c.lingering() + c.Right }
-
 // Settling is how much later members may hear a packet than others do, for a right: a member goes on for so long when hosts reach
 // elsewhere what it has left, and others hold what they hear so long after it began to note what it forwards.
 func Settling(right time.Duration) time.Duration { return right / 50 }

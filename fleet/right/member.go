@@ -201,7 +201,8 @@ func (m *Member) sawName(r Record) {
 	}
 }
 
-// follow closes what the newest assignment does not give, and renews with its epoch, which tells the others.
+// follow closes what the newest assignment does not give, for what has passed by it a moment later (lingers), and only then renews with
+// its epoch, which tells the others.
 // If it does not follow the one before, one in between may have given anything to somebody who has it open: nothing stays open.
 func (m *Member) follow(now time.Time) {
 	keep := *m.rules.mine(m.view, m.config.Name, now)

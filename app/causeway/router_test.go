@@ -16,7 +16,7 @@ import (
 // pimd makes a network a multicast router between eth0, where it is the querier, and eth1.
 func (n *network) pimd() (daemon *program, show func(string) string) {
 	n.t.Helper()
-	const config = "ip pim rp 10.9.0.1\ninterface eth0\n ip pim\n ip igmp\n ip igmp query-max-response-time 10\n ip igmp query-interval 4\ninterface eth1\n ip pim\n ip igmp\n"
+	const config = "ip pim rp 10.9.0.1\ninterface eth0\n ip pim\n ip igmp\n ip igmp query-max-response-time 10\n ip igmp query-interval 8\ninterface eth1\n ip pim\n ip igmp\n"
 	dir := files(n.t, map[string]string{"pimd.conf": config, "zebra.conf": ""})
 	n.run("chmod", "-R", "a+rX", filepath.Dir(dir))
 	n.run("chown", "-R", "frr:frr", dir)
@@ -100,7 +100,7 @@ func TestMulticastRouter(t *testing.T) {
 	if err := router.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(10 * time.Second) // the other querier present interval: 2 × 4 s + 0.5 s, which a router without a CPU is not late by
+	time.Sleep(18 * time.Second) // the other querier present interval: 2 × 8 s + 0.5 s, which a router without a CPU is not late by
 	m = member()
 	p.await("the member's group again", func() bool { return groups() == 3 })
 	before = asked()

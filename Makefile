@@ -50,7 +50,7 @@ LINK ?=
 DEMO ?=
 
 # The programs to build: the main packages of app and perf.
-PROGRAMS := ./app/causeway ./app/causeway-etcd $(if $(wildcard perf/causeway-perf/*.go),./perf/causeway-perf)
+PROGRAMS := ./app/causeway $(if $(wildcard perf/causeway-perf/*.go),./perf/causeway-perf)
 
 # Packages to test with the race detector: those of Go that start goroutines, or have locks or atomic variables. Those with C
 # of their own are left to the other sanitizers.
@@ -86,7 +86,7 @@ help: ## list the targets
 		/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
-build: deps go programs ## build bin/causeway, and bin/causeway-etcd
+build: deps go programs ## build bin/causeway
 
 .PHONY: programs
 programs:
@@ -117,7 +117,6 @@ docs: go ## regenerate the references and manual pages from the source
 	@go test ./config -run 'TestReference|TestExampleFile|TestManual' -update
 	@go test ./app/command ./app/logs ./app/web -run 'TestReference|TestManual' -update
 	@go test ./app/causeway -run 'TestMan|TestDocsDrops' -update
-	@go test ./app/causeway-etcd -run TestMan -update
 
 .PHONY: clean
 clean: ## remove bin

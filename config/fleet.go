@@ -34,7 +34,7 @@ var fleetDoc = tableDoc{name: "fleet", meaning: "Several bridges as one, which s
 		meaning: "The fleet's name, the same in all its bridges and of no other fleet on the same Ethernet or etcd: the MAC addresses of shares are made of it. " +
 			"A member is known by its `[bridge] name`."},
 	{name: "etcd", kind: texts, noted: "none", example: `["https://10.0.0.1:2379"]`,
-		meaning: "The URLs of all servers of the etcd that has the assignment, such as those of `causeway-etcd`. With `https`, `ca` is needed, too."},
+		meaning: "The URLs of all servers of the etcd that has the assignment. With `https`, `ca` is needed, too."},
 	{name: "ca", kind: text, noted: "none", example: `"/etc/causeway/etcd-ca.pem"`,
 		meaning: "The file with the certificate of the authority that etcd's servers are checked by."},
 	{name: "cert", kind: text, noted: "none", example: `"/etc/causeway/etcd-client.pem"`,

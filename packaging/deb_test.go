@@ -40,7 +40,7 @@ func TestDeb(t *testing.T) {
 	if !ok {
 		t.Fatalf("the journal:\n%s", m.must("journalctl", "--no-pager", "-u", "causeway", "-n", "60"))
 	}
-	m.within(t, "voter", (*machine).voter)
+	m.within(t, "etcd", (*machine).etcd)
 	m.within(t, "removed", (*machine).removed)
 }
 
@@ -76,7 +76,7 @@ func version(t *testing.T) string {
 	return strings.TrimPrefix(first, "causeway ")
 }
 
-// install installs the package, and what it depends on, into the tree; and a systemd, to boot it.
+// install installs the package, and what it depends on, into the tree; and a systemd, to boot it, and what docs/etcd.md uses.
 func install(t *testing.T, tree, deb string) {
 	t.Helper()
 	must(t, "cp", deb, filepath.Join(tree, "tmp/causeway.deb"))
@@ -85,7 +85,7 @@ func install(t *testing.T, tree, deb string) {
 		return must(t, "chroot", append([]string{tree, "env", "DEBIAN_FRONTEND=noninteractive"}, words...)...)
 	}
 	inside("apt-get", "-q", "update")
-	inside("apt-get", "-q", "-y", "install", "--no-install-recommends", "systemd", "systemd-sysv", "/tmp/causeway.deb")
+	inside("apt-get", "-q", "-y", "install", "--no-install-recommends", "systemd", "systemd-sysv", "etcd-server", "etcd-client", "openssl", "/tmp/causeway.deb")
 	if got := inside("causeway", "version"); !strings.Contains(got, version(t)) {
 		t.Errorf("installed is\n%s", got)
 	}
@@ -96,10 +96,8 @@ func install(t *testing.T, tree, deb string) {
 	if dead, _ := deadLinks(t, filepath.Join(tree, "usr/share/doc/causeway")); len(dead) > 0 {
 		t.Errorf("links of the installed pages that lead nowhere:\n%s", strings.Join(dead, "\n"))
 	}
-	for _, name := range []string{"causeway", "causeway-etcd"} {
-		if user := inside("getent", "passwd", name); !strings.HasSuffix(user, "/nologin") {
-			t.Errorf("the user can log in: %s", user)
-		}
+	if user := inside("getent", "passwd", "causeway"); !strings.HasSuffix(user, "/nologin") {
+		t.Errorf("the user can log in: %s", user)
 	}
 }
 

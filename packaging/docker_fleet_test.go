@@ -18,8 +18,8 @@ import (
 // fleetUp runs docker/fleet.yaml. The container of the bridge that carries the host's messages is killed, and started again:
 // the others have its shares, and then it has its part. Messages are lost meanwhile, but none comes twice, and each bridge
 // that is ended accounts for every packet.
-func fleetUp(t *testing.T, compose []string, image string) {
-	c := compositionOf(t, compose, "fleet.yaml", "IMAGE="+image)
+func fleetUp(t *testing.T, compose []string, image, voter string) {
+	c := compositionOf(t, compose, "fleet.yaml", "IMAGE="+image, "ETCD="+voter)
 	c.up(t) // returns when the bridges are ready
 	all := map[string]string{}
 	for _, name := range []string{"m1", "m2", "m3"} {

@@ -55,15 +55,26 @@ func underDocker(t *testing.T, e *engine) {
 	if _, err := os.Stat(prometheus); err != nil {
 		t.Fatal("bin/prometheus is not there: make prometheus gets it")
 	}
-	c := lastLine(e.must("buildah", "from", "localhost/base"))
-	e.must("buildah", "add", "--quiet", c, prometheus, "/bin/prometheus")
-	e.must("buildah", "config", "--entrypoint", `["/bin/prometheus"]`, "--user", "65534:65534", c)
-	e.must("buildah", "commit", "--quiet", "--rm", c, "localhost/prometheus")
-	const image, metrics = "causeway-e2e:test", "causeway-e2e-prometheus:test"
+	etcd, err := exec.LookPath("etcd")
+	if err != nil {
+		t.Fatal("etcd is missing: apt-get install etcd-server")
+	}
+	e.program(prometheus, "--entrypoint", `["/bin/prometheus"]`, "--user", "65534:65534")
+	e.program(etcd)
+	const image, metrics, voter = "causeway-e2e:test", "causeway-e2e-prometheus:test", "causeway-e2e-etcd:test"
 	e.load(t, "localhost/causeway", image)
 	e.load(t, "localhost/prometheus", metrics)
+	e.load(t, "localhost/etcd", voter)
 	t.Run("fabrics", func(t *testing.T) { composeUp(t, compose, image, metrics) })
-	t.Run("fleet", func(t *testing.T) { fleetUp(t, compose, image) })
+	t.Run("fleet", func(t *testing.T) { fleetUp(t, compose, image, voter) })
+}
+
+// program makes an image of Debian's base and a program of this machine, which has its name.
+func (e *engine) program(path string, settings ...string) {
+	c, name := lastLine(e.must("buildah", "from", "localhost/base")), filepath.Base(path)
+	e.must("buildah", "add", "--quiet", c, path, "/bin/"+name)
+	e.must("buildah", append(append([]string{"config"}, settings...), c)...)
+	e.must("buildah", "commit", "--quiet", "--rm", c, "localhost/"+name)
 }
 
 // A composition is the services of a file in docker, as compose runs them.

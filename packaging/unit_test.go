@@ -89,27 +89,6 @@ func (m *machine) standstill() {
 	}
 }
 
-// voter starts a voter that is alone, makes it write, and checks its rights.
-func (m *machine) voter() {
-	m.must("sh", "-c", `printf 'name = "a"\n[[member]]\nname = "a"\npeer = "http://127.0.0.1:2380"\n' >/etc/causeway/etcd.toml`)
-	m.must("systemctl", "start", "causeway-etcd") // returns when it serves
-	if out := m.must("causeway-etcd", "-config", "/etc/causeway/etcd.toml", "-members"); !strings.Contains(out, "leader") {
-		m.t.Errorf("-members prints\n%s", out)
-	}
-	pid := m.must("systemctl", "show", "causeway-etcd.service", "--value", "-p", "MainPID")
-	status := m.must("cat", "/proc/"+pid+"/status")
-	for _, line := range []string{"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
-		if !strings.Contains(status, line+"\n") {
-			m.t.Errorf("its process does not have %q:\n%s", line, status)
-		}
-	}
-	m.must("causeway-etcd", "-config", "/etc/causeway/etcd.toml", "-save", "/root/voter.db")
-	m.must("systemctl", "stop", "causeway-etcd")
-	m.must("rm", "-r", "/var/lib/causeway-etcd/member")
-	m.must("causeway-etcd", "-config", "/etc/causeway/etcd.toml", "-restore", "/root/voter.db")
-	m.must("systemctl", "start", "causeway-etcd")
-}
-
 // removed removes the package while the bridge runs, and checks that nothing is left.
 func (m *machine) removed() {
 	pid := m.unit("MainPID")
@@ -122,7 +101,7 @@ func (m *machine) removed() {
 		m.t.Errorf("the bridge did not stop as it should:\n%s", log)
 	}
 	m.must("test", "-e", "/etc/causeway/bridge.toml") // belongs to the operator, so it stays until the package is purged
-	m.must("rm", "-f", "/etc/causeway/subnet.toml", "/etc/causeway/etcd.toml")
+	m.must("rm", "-f", "/etc/causeway/subnet.toml")
 	m.must("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "purge", "causeway")
 	if left := m.must("sh", "-c", "find / -xdev -path /proc -prune -o -path /sys -prune -o -path '/var/log/*' -prune -o -path '/tmp/*' -prune -o "+
 		"-path '/var/lib/apt/*' -prune -o -path '/root/*' -prune -o -iname '*causeway*' -print"); left != "" {

@@ -20,7 +20,7 @@ InfiniBand subnet with two nodes, and unicast and multicast in both directions. 
 arrived and every packet is accounted for. Meanwhile the bridge's page, metrics and status are at the address that it
 prints, on this machine only.
 
-With -fleet, three bridges in processes of their own do the work as one fleet, with three voters (causeway-etcd) and
+With -fleet, three bridges in processes of their own do the work as one fleet, with three voters (etcd) and
 three RoCE hosts. One bridge is killed and started again, and another one drained, and it says what was lost until the
 others carried on. Exits with 0 only when nothing came twice, out of order or damaged, and every packet is accounted
 for.`)
@@ -28,7 +28,7 @@ for.`)
 	keep := fs.Bool("keep", false, "go on until Ctrl-C, whatever -duration is, to look at the page")
 	asJSON := fs.Bool("json", false, "end with one JSON object instead of table and summary")
 	fabrics := fs.Int("fabrics", 1, "the `NUMBER` of InfiniBand fabrics: with 2, one is cut for a third of the time while the other takes over")
-	fleet := fs.Bool("fleet", false, "run three bridges as one fleet, and kill one; needs causeway-etcd beside this program or in PATH")
+	fleet := fs.Bool("fleet", false, "run three bridges as one fleet, and kill one; needs etcd in PATH")
 	pcap := fs.String("pcap", "", "leave captures of both fabrics in `DIR`, for Wireshark")
 	if code, done := parse(fs, args, stdout, stderr); done {
 		return code

@@ -10,25 +10,11 @@ import (
 	"testing"
 )
 
-// withVoter builds causeway-etcd, and returns an environment that has it in PATH.
-func withVoter(t *testing.T) []string {
-	t.Helper()
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir, "./app/causeway-etcd") // as make build does, which has compiled it
-	build.Dir = root(t)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
-}
-
 // TestDemoFleet checks that the demonstration of a fleet goes through all that happens to it, in order, and succeeds.
 func TestDemoFleet(t *testing.T) {
 	t.Parallel()
 	needNamespaces(t)
-	demo := exec.Command(os.Args[0], "demo", "-fleet", "-duration", "2s")
-	demo.Env = withVoter(t)
-	p := start(t, demo)
+	p := start(t, exec.Command(os.Args[0], "demo", "-fleet", "-duration", "2s"))
 	if code := p.wait(); code != exitOK {
 		t.Errorf("exit code %d\n%v", code, &p.stderr)
 	}
@@ -66,7 +52,7 @@ func TestDemoFleetMisused(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	p := launch(t, "demo", "-fleet")
-	if code, said := p.wait(), p.stderr.String(); code != exitFailed || !strings.Contains(said, "needs causeway-etcd") || strings.Count(said, "\n") != 1 {
+	if code, said := p.wait(), p.stderr.String(); code != exitFailed || !strings.Contains(said, "apt-get install etcd-server") || strings.Count(said, "\n") != 1 {
 		t.Errorf("exit code %d\n%s", code, said)
 	}
 }

@@ -96,7 +96,7 @@ var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verb
 var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/messages", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm", "ibside/ipoib",
 	"lcore/frame", "lcore/frame/roce", "lcore/manage/groups/igmp", "lcore/manage/groups/mgid", "lcore/manage/neighbours/schedule",
 	"lcore/manage/gids/assignment", "lcore/manage/learner/bounds", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/limit", "lcore/manage/local",
-	"lcore/manage/punt", "lcore/manage/ratelog", "dpdk/lacp", "app/bridge/bond", "app/causeway-etcd", "app/doctor", "fleet/bfd", "fleet/peers", "fleet/shares", "fleet/right"}
+	"lcore/manage/punt", "lcore/manage/ratelog", "dpdk/lacp", "app/bridge/bond", "app/doctor", "fleet/bfd", "fleet/peers", "fleet/shares", "fleet/right"}
 
 // listed is what go list says of a package.
 type listed struct {

@@ -38,7 +38,7 @@ type fleetbed struct {
 	*testbed
 	dir      string           // of configurations, sockets and the voters' data
 	program  string           // this one
-	voter    string           // causeway-etcd
+	etcd     string           // its server
 	network  *segment.Segment // of the voters
 	machines [fleetBridges]netns.NsHandle
 	news     chan struct{} // a process has said something
@@ -60,18 +60,13 @@ func newFleetbed() (*fleetbed, error) {
 	return b, nil
 }
 
-// findPrograms finds what to start: causeway-etcd is installed and built beside this program.
+// findPrograms finds what to start.
 func (b *fleetbed) findPrograms() (err error) {
 	if b.program, err = os.Executable(); err != nil {
 		return err
 	}
-	const name = "causeway-etcd"
-	b.voter = filepath.Join(filepath.Dir(b.program), name)
-	if _, err := os.Stat(b.voter); err == nil {
-		return nil
-	}
-	if b.voter, err = exec.LookPath(name); err != nil {
-		return fmt.Errorf("-fleet needs %s, which is neither beside %s nor in PATH; make build builds it", name, filepath.Base(b.program))
+	if b.etcd, err = exec.LookPath("etcd"); err != nil {
+		return errors.New("-fleet needs the program etcd, which is not in PATH; install it: apt-get install etcd-server")
 	}
 	return nil
 }
@@ -123,13 +118,9 @@ func (b *fleetbed) makeFleetSubnet() (err error) {
 	return nil
 }
 
-// start writes a process's file, and starts it on a machine.
-func (b *fleetbed) start(n int, name, text string, words ...string) (*process, error) {
-	file := b.path(name + ".toml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
-	p, err := start(b.machines[n], b.news, name, append(words, file)...)
+// start starts a process on a machine.
+func (b *fleetbed) start(n int, name string, words ...string) (*process, error) {
+	p, err := start(b.machines[n], b.news, name, words...)
 	if err == nil {
 		b.onClose(p.kill)
 	}
@@ -140,7 +131,7 @@ func (b *fleetbed) start(n int, name, text string, words ...string) (*process, e
 func (b *fleetbed) startVoters(ctx context.Context) error {
 	var all []*process
 	for n := range fleetBridges {
-		p, err := b.start(n, voterName(n), b.voterFile(n), b.voter, "-config")
+		p, err := b.start(n, voterName(n), b.voterCommand(n)...)
 		if err != nil {
 			return err
 		}
@@ -158,7 +149,10 @@ func (b *fleetbed) startVoters(ctx context.Context) error {
 }
 
 func (b *fleetbed) startBridge(n int) (err error) {
-	b.bridges[n], err = b.start(n, bridgeNames[n], b.bridgeFile(n), b.program, "run", "-c")
+	file := b.path(bridgeNames[n] + ".toml")
+	if err = os.WriteFile(file, []byte(b.bridgeFile(n)), 0o600); err == nil {
+		b.bridges[n], err = b.start(n, bridgeNames[n], b.program, "run", "-c", file)
+	}
 	return err
 }
 

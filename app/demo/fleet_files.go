@@ -19,21 +19,15 @@ func peersURL(n int) string   { return fmt.Sprintf("http://%v:2380", machineIP4(
 func machineIP4(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 99, 0, byte(1 + n)}) }
 func machineIP6(n int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd99::%d", 1+n)) }
 
-// voterFile returns the configuration of a voter. Nobody else is on its network, so that it needs no certificates.
-func (b *fleetbed) voterFile(n int) string {
-	var t strings.Builder
-	fmt.Fprintf(&t, `name = %q
-data = %q
-insecure = true
-[clients]
-listen = [%q]
-[log]
-format = "json"
-`, voterName(n), b.path(voterName(n)), clientsURL(n))
+// voterCommand is how a voter is started: an etcd server. Nobody else is on its network, so that it needs no certificates.
+func (b *fleetbed) voterCommand(n int) []string {
+	var all []string
 	for i := range fleetBridges {
-		fmt.Fprintf(&t, "[[member]]\nname = %q\npeer = %q\n", voterName(i), peersURL(i))
+		all = append(all, voterName(i)+"="+peersURL(i))
 	}
-	return t.String()
+	return []string{b.etcd, "--name", voterName(n), "--data-dir", b.path(voterName(n)), "--initial-cluster", strings.Join(all, ","),
+		"--listen-client-urls", clientsURL(n), "--advertise-client-urls", clientsURL(n),
+		"--listen-peer-urls", peersURL(n), "--initial-advertise-peer-urls", peersURL(n), "--heartbeat-interval", "50", "--election-timeout", "250"}
 }
 
 // bridgeFile returns the configuration of a bridge. All are the same but for name, port, address, CPU and console.

@@ -86,12 +86,13 @@ func (s *said) read(line []byte) {
 		Conserved   bool
 	}
 	s.last = string(line)
+	if bytes.Contains(line, []byte("ready to serve client requests")) { // etcd, as JSON since 3.5
+		s.serves = true
+	}
 	if json.Unmarshal(line, &x) != nil {
 		return // it is no event
 	}
 	switch x.Msg {
-	case "voter_ready":
-		s.serves = true
 	case "fleet_shares":
 		s.hosts, s.groups = x.HostShares, x.GroupShares
 	case "stopped":

@@ -45,7 +45,7 @@ func (v *fleetView) style(style, text string) string {
 // begin says what is started.
 func (v *fleetView) begin() {
 	v.line(bold, "RoCE hosts ⇄ m1, m2, m3: bridges of one fleet ⇄ software InfiniBand subnet, %.0f s", v.o.Duration.Seconds())
-	v.line("", "Three voters (causeway-etcd) and three bridges (causeway run) start.")
+	v.line("", "Three voters (etcd) and three bridges (causeway run) start.")
 }
 
 // divided says how the work is divided.

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,6 +22,7 @@ import (
 	"time"
 
 	"causeway/app/fleettest"
+	"causeway/fleet/etcd/etcdtest"
 	"causeway/ibside/fabric"
 	"causeway/ibside/stamp"
 )
@@ -69,23 +69,6 @@ without_etcd = "unanimous"
 
 // fleetRight is how long a right of these bridges lasts.
 const fleetRight = time.Second
-
-// fleetVoterOf3 is one of the three voters, which are on the machine of the segment.
-const fleetVoterOf3 = `name = "vN"
-data = "DATA"
-insecure = true
-[clients]
-listen = ["http://10.99.0.254:237N"]
-[[member]]
-name = "v1"
-peer = "http://10.99.0.254:2381"
-[[member]]
-name = "v2"
-peer = "http://10.99.0.254:2382"
-[[member]]
-name = "v3"
-peer = "http://10.99.0.254:2383"
-`
 
 // A kernelFleet is three bridges, as many as the others need to find that one has gone, and three voters.
 type kernelFleet struct {
@@ -174,16 +157,13 @@ func (f *kernelFleet) machine(n int) {
 	f.capture.Ethernet(f.rig.Do, fmt.Sprint("s", n), n)
 }
 
-// vote starts a voter, or starts it again with what it had.
+// vote starts a voter, an etcd server on the machine of the segment, or starts it again with what it had.
 func (f *kernelFleet) vote(n int) {
 	f.t.Helper()
-	bin, err := bridgeProgram()
-	f.must(err)
+	const at, all = "http://10.99.0.254:%d", "v1=http://10.99.0.254:2381,v2=http://10.99.0.254:2382,v3=http://10.99.0.254:2383"
 	name := fmt.Sprint("v", n)
-	file := f.rig.file(name + ".toml")
-	text := strings.NewReplacer("vN", name, "237N", fmt.Sprint(2370+n), "DATA", f.rig.file(name)).Replace(fleetVoterOf3)
-	f.must(os.WriteFile(file, []byte(text), 0o600))
-	voter, err := f.rig.ns.launch(name, f.rig.file(fmt.Sprintf("%s-%d.log", name, runs.Add(1))), filepath.Join(filepath.Dir(bin), "causeway-etcd"), "-config", file)
+	words := etcdtest.Command(name, f.rig.file(name), fmt.Sprintf(at, 2370+n), fmt.Sprintf(at, 2380+n), all)
+	voter, err := f.rig.ns.launch(name, f.rig.file(fmt.Sprintf("%s-%d.log", name, runs.Add(1))), append(words, etcdtest.Prompt...)...)
 	f.must(err)
 	f.voters[n] = voter
 }

@@ -5,9 +5,11 @@
 package e2e
 
 import (
-	"path/filepath"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"causeway/fleet/etcd/etcdtest"
 )
 
 // fleetOfOne is a bridge as infinibandBridge, as the only member of a fleet. In a fleet the kernel answers neither ARP nor ND on
@@ -17,17 +19,6 @@ name = "alone"
 etcd = ["http://127.0.0.1:2379"]
 right_ms = 10000
 [metrics]`, 1)
-
-const fleetVoter = `name = "a"
-data = "/tmp/etcd"
-[clients]
-listen = ["http://127.0.0.1:2379"]
-[peers]
-listen = ["http://127.0.0.1:2380"]
-[[member]]
-name = "a"
-peer = "http://127.0.0.1:2380"
-`
 
 // TestInfiniBandFleet has nodes find RoCE hosts by a bridge of a fleet, which answers ARP and ND on the kernel's IPoIB itself.
 func TestInfiniBandFleet(t *testing.T) {
@@ -78,19 +69,17 @@ func TestInfiniBandFleet(t *testing.T) {
 // startVoter runs the fleet's etcd in a guest.
 func startVoter(t *testing.T, d *BridgeGuest) {
 	t.Helper()
-	bin, err := bridgeProgram()
+	const clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+	program, err := exec.LookPath("etcd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t, stepTime)
-	path, err := d.Put(ctx, filepath.Join(filepath.Dir(bin), "causeway-etcd"))
+	path, err := d.Put(within(t, stepTime), program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Write(ctx, "/tmp/etcd.toml", fleetVoter); err != nil {
-		t.Fatal(err)
-	}
-	voter, err := d.Start("rm -rf /tmp/etcd; exec " + path + " -config /tmp/etcd.toml")
+	words := etcdtest.Command("a", "/tmp/voter", clients, peers, "a="+peers)
+	voter, err := d.Start("rm -rf /tmp/voter; exec " + path + " " + strings.Join(words[1:], " "))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -198,10 +198,4 @@ var events = []event{
 	{"service_answer", "debug", "Services", "A response could not be sent: the requester has gone."},
 	{"sidr_unserved", "debug", "Services", "A request received by the InfiniBand port was not for a bridged service."},
 	{"sidr_rejected", "info", "Services", "A request received by the InfiniBand port was rejected."},
-
-	{"voter_ready", "info", "causeway-etcd", "The voter serves: it is in touch with a majority of the voters."},
-	{"voter_stopped", "info", "causeway-etcd", "It has ended after a signal."},
-	{"leader_moved", "info", "causeway-etcd", "The voter led, and before its end another has taken over: nobody waits for an election."},
-	{"leader_not_moved", "warn", "causeway-etcd", "No other voter could take over; they elect a leader when they miss this one."},
-	{"etcd", "warn error", "causeway-etcd", "What etcd itself warns of, in `message`. [etcd.md](etcd.md) has what to do when a voter, or the majority, is lost."},
 }

@@ -18,6 +18,9 @@ func Command(name, data, client, peer, cluster string) []string {
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster}
 }
 
+// Prompt is what docs/etcd.md has voters of a fleet do: miss a leader after 250 ms.
+var Prompt = []string{"--heartbeat-interval", "50", "--election-timeout", "250"}
+
 // Dir returns a folder of the test's for the data of etcd's servers: in memory, if it can be, because a server waits for its disk
 // with each write, and stops leading while others keep that busy.
 func Dir(t testing.TB) string {

@@ -99,7 +99,7 @@ var otherValues = map[string][2]string{
 	"ib.nodes": {`"fabric:"`, "\"mlx5_0:1\"\nnodes = \"learn\""}, "ib.ipoib": {`"fabric:"`, "\"mlx5_0:1\"\nipoib = \"ib1\""},
 	"ib.direct":  {"", "direct = false"},
 	"fleet.name": {"[fleet]\n", inFleet}, "fleet.etcd": {"[fleet]\n", inFleet}, "fleet.weight": {"[fleet]\n", inFleet + "weight = 50\n"},
-	"fleet.right_ms": {"[fleet]\n", inFleet + "right_ms = 2000\n"}, "fleet.ca": {"[fleet]\n", inFleet + "ca = \"a\"\n"},
+	"fleet.lease_ms": {"[fleet]\n", inFleet + "lease_ms = 2000\n"}, "fleet.ca": {"[fleet]\n", inFleet + "ca = \"a\"\n"},
 	"fleet.cert": {"[fleet]\n", inFleet + "cert = \"a\"\nkey = \"b\"\n"}, "fleet.key": {"[fleet]\n", inFleet + "cert = \"a\"\nkey = \"b\"\n"},
 	"ib_port.port":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\n[policy]"},
 	"ib_port.pkey":   {"[policy]", "[[ib_port]]\nport = \"mlx5_1:1\"\npkey = 0x8001\n[policy]"},

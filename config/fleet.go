@@ -16,14 +16,14 @@ type Fleet struct {
 	Cert   string   // the bridge's certificate
 	Key    string
 	Weight float64       // its part of the work beside that of other members
-	Right  time.Duration // how long it may forward after a renewal
+	Lease  time.Duration // how long it may forward after a renewal
 	Pushed bool          // what all members share comes from etcd, where "causeway push" has written it
 	// Unanimous: without etcd it goes on while all other members promise to take nothing.
 	Unanimous bool
 }
 
-// What a right may be, in milliseconds: etcd's answers take tens of them.
-const leastRight, mostRight = 200, 60_000
+// What a lease may be, in milliseconds: etcd's answers take tens of them.
+const leastLease, mostLease = 200, 60_000
 
 // fleetName is part of keys in etcd, of metrics and of commands.
 var fleetName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -31,7 +31,7 @@ var fleetName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 // fleetDoc describes the table.
 var fleetDoc = tableDoc{name: "fleet", meaning: "Several bridges as one, which share the work between the same fabrics by an assignment in etcd. A single bridge needs none.", keys: []key{
 	{name: "name", kind: text, noted: "no fleet", example: `"east"`,
-		meaning: "The fleet's name, the same in all its bridges and of no other fleet on the same Ethernet or etcd: the MAC addresses of shares are made of it. " +
+		meaning: "The fleet's name, the same in all its bridges and of no other fleet on the same Ethernet or etcd: the MAC addresses of shards are made of it. " +
 			"A member is known by its `[bridge] name`."},
 	{name: "etcd", kind: texts, noted: "none", example: `["https://10.0.0.1:2379"]`,
 		meaning: "The URLs of all servers of the etcd that has the assignment. With `https`, `ca` is needed, too."},
@@ -42,16 +42,16 @@ var fleetDoc = tableDoc{name: "fleet", meaning: "Several bridges as one, which s
 	{name: "key", kind: text, noted: "none", example: `"/etc/causeway/etcd-client.key"`,
 		meaning: "The file with the key of `cert`."},
 	{name: "weight", kind: number, def: int64(100), lo: 1, hi: 1000, example: "100",
-		meaning: "The bridge's part of the work: a member with 200 has twice the shares of one with 100."},
+		meaning: "The bridge's part of the work: a member with 200 has twice the shards of one with 100."},
 	{name: "configuration", kind: text, def: "file", words: []string{"file", "etcd"}, example: `"etcd"`,
 		meaning: "Where what all members have the same comes from: `file`, this one; `etcd`, what `causeway push` has written there, which counts before " +
 			"what this file says of it. fleet.md has which keys these are. Until there was a push, it is this file, too."},
 	{name: "without_etcd", shared: true, kind: text, def: "stop", words: []string{"stop", "unanimous"}, example: `"unanimous"`,
-		meaning: "What a bridge does when its right runs out and etcd is away: `stop`, it forwards nothing; `unanimous`, it goes on while every other member, " +
+		meaning: "What a bridge does when its lease runs out and etcd is away: `stop`, it forwards nothing; `unanimous`, it goes on while every other member, " +
 			"which it asks over both fabrics, promises to take nothing meanwhile. The same in all members. With `unanimous`, never start a bridge of the same " +
 			"`[bridge] name` elsewhere while the one before may still run."},
-	{name: "right_ms", shared: true, kind: number, def: int64(1000), lo: leastRight, hi: mostRight, example: "1000",
-		meaning: "The milliseconds for which a bridge may forward after it was last heard by etcd, the same in all members. The shares of one that dies without a word " +
+	{name: "lease_ms", shared: true, kind: number, def: int64(1000), lo: leastLease, hi: mostLease, example: "1000",
+		meaning: "The milliseconds for which a bridge may forward after it was last heard by etcd, the same in all members. The shards of one that dies without a word " +
 			"are carried on by others after that time. At least four election timeouts of etcd, or else a new leader there stops the fleet."},
 }}
 
@@ -67,7 +67,7 @@ func (p *parser) fleet(t *table) {
 		return
 	}
 	f := Fleet{Name: t.text("name"), Etcd: t.texts("etcd"), CA: t.text("ca"), Cert: t.text("cert"), Key: t.text("key"),
-		Weight: float64(t.number("weight")), Right: time.Duration(t.number("right_ms")) * time.Millisecond,
+		Weight: float64(t.number("weight")), Lease: time.Duration(t.number("lease_ms")) * time.Millisecond,
 		Pushed: t.text("configuration") == "etcd", Unanimous: t.text("without_etcd") == "unanimous"}
 	p.cfg.Fleet = f
 	f.Check(t.fail)
@@ -94,7 +94,7 @@ func (f *Fleet) Check(fail func(key, format string, args ...any)) {
 	if (f.Cert == "") != (f.Key == "") {
 		fail("cert", "cert and key go together; write both, or remove both")
 	}
-	if f.Right < leastRight*time.Millisecond || f.Right > mostRight*time.Millisecond {
-		fail("right_ms", "a right of %v is out of range; use %d to %d ms", f.Right, leastRight, mostRight)
+	if f.Lease < leastLease*time.Millisecond || f.Lease > mostLease*time.Millisecond {
+		fail("lease_ms", "a lease of %v is out of range; use %d to %d ms", f.Lease, leastLease, mostLease)
 	}
 }

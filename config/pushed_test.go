@@ -50,7 +50,7 @@ ip = "239.1.2.3"
 // TestWithShared: whole tables are those that were pushed, but for other bridges; of others the keys, and the rest is the file's.
 func TestWithShared(t *testing.T) {
 	c := loadText(t, memberFile)
-	to, err := c.WithShared("push.toml", "[policy]\nallow = [\"10.8.0.0/15\"]\n[roce]\nttl = 9\n[fleet]\nright_ms = 500\n[[host]]\nip = \"10.9.0.9\"\nside = \"ib\"\ngid = \"fe80::9\"\n")
+	to, err := c.WithShared("push.toml", "[policy]\nallow = [\"10.8.0.0/15\"]\n[roce]\nttl = 9\n[fleet]\nlease_ms = 500\n[[host]]\nip = \"10.9.0.9\"\nside = \"ib\"\ngid = \"fe80::9\"\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,8 +57,8 @@ func TestSharedDefaults(t *testing.T) {
 		}
 	}
 	for more, want := range map[string]string{
-		"right_ms = 1000\nwithout_etcd = \"stop\"\n": "",
-		"right_ms = 900\n":                           "[fleet] right_ms is 1000 here, and 900 there",
+		"lease_ms = 1000\nwithout_etcd = \"stop\"\n": "",
+		"lease_ms = 900\n":                           "[fleet] lease_ms is 1000 here, and 900 there",
 		"without_etcd = \"unanimous\"\n":             `[fleet] without_etcd is "stop" here, and "unanimous" there`,
 	} {
 		if got := SharedDiff(own, parseGood(t, file+more).Shared()); got != want {

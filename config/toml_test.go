@@ -231,7 +231,7 @@ ca = "ca.pem"
 cert = "c.pem"
 key = "k.pem"
 weight = 50
-right_ms = 2000
+lease_ms = 2000
 configuration = "etcd"
 without_etcd = "unanimous"
 [policy]

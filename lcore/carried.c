@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* The slot of an id, or the free one that it would have. */
-static uint64_t *slot(const struct rights *r, uint64_t id)
+static uint64_t *slot(const struct lease *r, uint64_t id)
 {
 	unsigned i = (unsigned)(id & (CARRIED_SLOTS - 1));
 	for (;; i = (i + 1) & (CARRIED_SLOTS - 1)) {
@@ -16,7 +16,7 @@ static uint64_t *slot(const struct rights *r, uint64_t id)
 
 bool carried_add(struct datapath *dp, const uint64_t *id, unsigned n)
 {
-	struct rights *r = &dp->rights;
+	struct lease *r = &dp->lease;
 	if (n > CARRIED_MOST - r->n_carried)
 		return false;
 	for (unsigned i = 0; i < n; i++)
@@ -27,11 +27,11 @@ bool carried_add(struct datapath *dp, const uint64_t *id, unsigned n)
 
 bool carried_has(const struct datapath *dp, uint64_t id)
 {
-	return *slot(&dp->rights, id) == id;
+	return *slot(&dp->lease, id) == id;
 }
 
 void carried_forget(struct datapath *dp)
 {
-	memset(dp->rights.carried, 0, CARRIED_SLOTS * sizeof *dp->rights.carried);
-	dp->rights.n_carried = 0;
+	memset(dp->lease.carried, 0, CARRIED_SLOTS * sizeof *dp->lease.carried);
+	dp->lease.n_carried = 0;
 }

@@ -89,7 +89,7 @@ type PuntCounters struct {
 	Full     uint64 // lost: the punt ring was full
 	Sent     uint64 // frames from management that were transmitted
 	Rejected uint64 // frames from management that the port did not take
-	Fenced   uint64 // frames from management, from a share's MAC address without the right to it
+	Fenced   uint64 // frames from management, from a shard's MAC address without a lease
 }
 
 // PortCounters counts the packets of one of several Ethernet ports, by direction.

@@ -43,7 +43,7 @@ struct punt_counters {
 	uint64_t full;
 	uint64_t sent;     /* frames from management, transmitted */
 	uint64_t rejected; /* frames from management that the port did not take */
-	uint64_t fenced;   /* frames from management, from a share's MAC address without the right to it */
+	uint64_t fenced;   /* frames from management, from a shard's MAC address without a lease */
 };
 
 /* What a worker writes for a group: one cache line. */

@@ -50,8 +50,8 @@ type DatapathConfig struct {
 	Idle Idle
 	// Confine leaves workers' threads, also after Stop, only the system calls that drivers make (confine.h).
 	Confine bool
-	// VirtualMAC makes the bridge a member of a fleet, which has no share and no right at first (RightsOf). It is
-	// the MAC address of host share 0; those of others have their numbers in the last byte, which is 0. Zero: there is no fleet.
+	// VirtualMAC makes the bridge a member of a fleet, which has no shard and no lease at first (LeaseOf). It is
+	// the MAC address of host shard 0; those of others have their numbers in the last byte, which is 0. Zero: there is no fleet.
 	VirtualMAC [6]byte
 	// Lcore is a worker's, on whose NUMA node that is which all workers read; 0: anywhere.
 	Lcore uint

@@ -8,7 +8,7 @@ package lcore
 // #include "carried.h"
 // #include "icrc.h"
 // #include "police.h"
-// #include "rights.h"
+// #include "lease.h"
 // #include "setup.h"
 // static int setup_errno(void) { return rte_errno; }
 import "C"
@@ -51,7 +51,7 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 			C.rte_free(unsafe.Pointer(c))
 			return nil, errors.New("lcore: no memory for a fleet's member; raise [workers] memory_mib")
 		}
-		C.rights_join(c, mac48(cfg.VirtualMAC), carried)
+		C.lease_join(c, mac48(cfg.VirtualMAC), carried)
 	}
 	b := &Datapath{c: c, node: node}
 	b.ports.begin(1 + len(cfg.MoreMACs))
@@ -77,7 +77,7 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 func (dp *Datapath) free() {
 	dp.closePunts()
 	dp.admission.free(dp)
-	C.rte_free(unsafe.Pointer(dp.c.rights.carried))
+	C.rte_free(unsafe.Pointer(dp.c.lease.carried))
 	C.rte_free(unsafe.Pointer(dp.c.police))
 	C.rte_free(unsafe.Pointer(dp.c))
 	dp.c = nil

@@ -76,8 +76,8 @@ var wayCases = []wayCase{
 		s.fromRoCE(repeat(v4(), 3)...)
 	}},
 	{"another member's work", "not_mine", lcore.RoCEToIB, 1, member, func(s *rig) { s.fromRoCE(v4()) }},
-	{"without a right", "right_ended", lcore.RoCEToIB, 1, member, func(s *rig) {
-		s.open(everyShare()...)
+	{"without a lease", "lease_ended", lcore.RoCEToIB, 1, member, func(s *rig) {
+		s.open(everyShard()...)
 		s.fromRoCE(v4())
 	}},
 	{"no buffer for a copy", "no_buffer", lcore.IBToRoCE, 1, secondSegment, noBuffer},

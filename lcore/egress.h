@@ -32,7 +32,7 @@ struct route {
 	const struct roce_peer *to;
 	const struct segment *segment;
 	uint8_t version;
-	uint8_t share; /* of a host */
+	uint8_t shard; /* of a host */
 	bool six;      /* goes out as IPv6 */
 	bool group;    /* to a group */
 };

@@ -4,7 +4,7 @@
 #include "handover.h"
 #include "partition.h"
 #include "pending.h"
-#include "rights.h"
+#include "lease.h"
 #include "unknown.h"
 
 bool punt_frame(struct worker *w, enum mirror_point p, enum drop reason, struct rte_mbuf *m, uint32_t what,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packets that leave the burst: dropped, kept until their share is this bridge's, punted to management because there is
+ * Packets that leave the burst: dropped, kept until their shard is this bridge's, punted to management because there is
  * no proxy QP yet or their host may have moved, or handed off to the worker that owns the proxy QP. The latter two come
  * back by a requeue ring.
  */

@@ -8,7 +8,7 @@
 #define CAUSEWAY_FASTROUTE_H
 
 #include "headers.h"
-#include "rights.h"
+#include "lease.h"
 #include "route.h"
 
 /* Of what finds a route: the message is not usual. */
@@ -50,8 +50,8 @@ static __rte_always_inline struct icrc_job fastroute_write(struct worker *w, con
 							   bool group)
 {
 	const struct proxy_qpn_entry *host = to;
-	uint8_t share = group ? 0 : __atomic_load_n(&host->share, __ATOMIC_RELAXED);
-	return write_frame(w, msg, &(struct route){src_ip, &host->peer, s, ROCE_V2, share, six, group}, HEADER_GRH,
+	uint8_t shard = group ? 0 : __atomic_load_n(&host->shard, __ATOMIC_RELAXED);
+	return write_frame(w, msg, &(struct route){src_ip, &host->peer, s, ROCE_V2, shard, six, group}, HEADER_GRH,
 			   IB_RECV_GRH);
 }
 

@@ -43,7 +43,7 @@ void note_frames(struct worker *w, const struct burst *b)
 {
 	for (unsigned i = 0; i < b->n; i++) {
 		const uint8_t *frame = rte_pktmbuf_mtod(b->send[i].mbuf, const uint8_t *) - b->trim[i].headers;
-		if (w->held.leave.hosts >> host_share(load64(frame + 4) >> 16) & 1)
+		if (w->lease.leave.hosts >> host_shard(load64(frame + 4) >> 16) & 1)
 			note(w, frame_id(b, i, frame));
 	}
 }
@@ -52,7 +52,7 @@ void note_messages(struct worker *w, const struct egress *e)
 {
 	for (unsigned i = 0; i < e->n; i++) {
 		const struct mgid_entry *g = e->lookup.to_entry[i];
-		if (e->lookup.to_group[i] && g && has_share(&w->held.leave, IB_TO_ROCE, table_group_share(g)) &&
+		if (e->lookup.to_group[i] && g && has_shard(&w->lease.leave, IB_TO_ROCE, table_group_shard(g)) &&
 		    holds_group(w, g)) /* else it is kept */
 			note(w, message_id(&e->message[i]));
 	}
@@ -105,14 +105,14 @@ void keep_frame(struct worker *w, struct burst *b, unsigned i)
 	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
 	keep_port(w->datapath, m);
 	keep(w, ROCE_TO_IB,
-	     &(struct kept_packet){{.mbuf = m}, frame_id(b, i, frame), (uint16_t)host_share(load64(frame + 4) >> 16)});
+	     &(struct kept_packet){{.mbuf = m}, frame_id(b, i, frame), (uint16_t)host_shard(load64(frame + 4) >> 16)});
 }
 
 void keep_message(struct worker *w, const struct egress *e, unsigned i)
 {
 	const struct message *m = &e->message[i];
 	const struct mgid_entry *g = e->lookup.to_entry[i];
-	keep(w, IB_TO_ROCE, &(struct kept_packet){*m->recv, message_id(m), (uint16_t)table_group_share(g)});
+	keep(w, IB_TO_ROCE, &(struct kept_packet){*m->recv, message_id(m), (uint16_t)table_group_shard(g)});
 }
 
 unsigned take_kept(struct worker *w, enum direction d, struct ib_recv *out, bool *rest)
@@ -122,7 +122,7 @@ unsigned take_kept(struct worker *w, enum direction d, struct ib_recv *out, bool
 	*rest = false;
 	for (unsigned i = 0; i < k->n; i++) {
 		struct kept_packet *p = at(k, i);
-		bool released = has_share(&w->held.release, d, p->share);
+		bool released = has_shard(&w->lease.release, d, p->shard);
 		if (released && carried_has(w->datapath, p->id))
 			drop_one(w, d, DROP_not_mine, p);
 		else if (released && taken < BURST)
@@ -136,13 +136,13 @@ unsigned take_kept(struct worker *w, enum direction d, struct ib_recv *out, bool
 	return taken;
 }
 
-/* Drops what is kept of other shares than those. */
-static void drop_others(struct worker *w, enum direction d, const struct shares *those, enum drop reason)
+/* Drops what is kept of other shards than those. */
+static void drop_others(struct worker *w, enum direction d, const struct shards *those, enum drop reason)
 {
 	struct kept *k = &w->handover->kept[d];
 	unsigned stay = 0;
 	for (unsigned i = 0; i < k->n; i++) {
-		if (has_share(those, d, at(k, i)->share))
+		if (has_shard(those, d, at(k, i)->shard))
 			*at(k, stay++) = *at(k, i);
 		else
 			drop_one(w, d, reason, at(k, i));
@@ -154,12 +154,12 @@ void drop_kept(struct worker *w)
 {
 	for (enum direction d = 0; d < DIRECTIONS; d++)
 		if (w->handover && w->handover->kept[d].n)
-			drop_others(w, d, &w->held.keep, DROP_not_mine);
+			drop_others(w, d, &w->lease.keep, DROP_not_mine);
 }
 
 void end_kept(struct worker *w)
 {
-	static const struct shares none;
+	static const struct shards none;
 	for (enum direction d = 0; d < DIRECTIONS; d++)
 		if (w->handover)
 			drop_others(w, d, &none, DROP_shutdown);

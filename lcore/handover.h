@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shares that pass from one member of a fleet to another without a loss. Both hear what is sent to groups, and for a
- * moment one or the other hears what is sent to the share's MAC address:
+ * Shards that pass from one member of a fleet to another without a loss. Both hear what is sent to groups, and for a
+ * moment one or the other hears what is sent to the shard's MAC address:
  *
- *   owner: forwards ▶ forwards, and notes what ──────────────▶ stops ─ what it noted ─┐
- *   heir:  drops ───▶ keeps what it hears ────────────────────────────────────────────┴▶ sends the rest ▶ forwards
+ *   owner:     forwards ▶ forwards, and notes what ──────────────▶ stops ─ what it noted ─┐
+ *   successor: drops ───▶ keeps what it hears ────────────────────────────────────────────┴▶ sends the rest ▶ forwards
  *
- * A packet is known by a hash of its bytes. What the heir hears while it sends the rest is kept, too, so that all stays
- * in order. It keeps the newest, of a bounded number; any other one is dropped as not_mine, as if nothing were kept.
+ * A packet is known by a hash of its bytes. What the successor hears while it sends the rest is kept, too, so that all
+ * stays in order. It keeps the newest, of a bounded number; any other one is dropped as not_mine, as if nothing were
+ * kept.
  */
 #ifndef CAUSEWAY_HANDOVER_H
 #define CAUSEWAY_HANDOVER_H
 
 #include "egress.h"
-#include "rights.h"
+#include "lease.h"
 
 enum {
 	KEPT_MOST = 4096,   /* packets of a direction. A power of two */
@@ -21,11 +22,11 @@ enum {
 	NOTED_MOST = 32768, /* packets that a worker notes. A power of two */
 };
 
-/* A packet of a share that is about to be this bridge's. */
+/* A packet of a shard that is about to be this bridge's. */
 struct kept_packet {
 	struct ib_recv message; /* of a frame only the mbuf */
 	uint64_t id;
-	uint16_t share; /* of its direction */
+	uint16_t shard; /* of its direction */
 };
 
 struct kept {
@@ -48,24 +49,24 @@ uint64_t message_id(const struct message *m);
 void note_frames(struct worker *w, const struct burst *b);
 void note_messages(struct worker *w, const struct egress *e);
 
-/* The heir keeps packet i of a burst, which is of a host's share, or a message to a group. */
+/* The successor keeps packet i of a burst, which is of a host's shard, or a message to a group. */
 void keep_frame(struct worker *w, struct burst *b, unsigned i);
 void keep_message(struct worker *w, const struct egress *e, unsigned i);
 
-/* Takes at most a burst of what is kept of shares that are opened now, and drops what the owner has carried. Returns
+/* Takes at most a burst of what is kept of shards that are opened now, and drops what the owner has carried. Returns
  * how many were taken; *rest: whether there are more. */
 unsigned take_kept(struct worker *w, enum direction d, struct ib_recv *out, bool *rest);
 
-/* Drops what is kept of shares that are not held any more, and at the worker's end all. */
+/* Drops what is kept of shards that are not held any more, and at the worker's end all. */
 void drop_kept(struct worker *w);
 void end_kept(struct worker *w);
 
-/* Takes what management has changed of the shares. Between two bursts. */
-static inline void shares_update(struct worker *w)
+/* Takes what management has changed of the shards. Between two bursts. */
+static inline void shards_update(struct worker *w)
 {
-	if (likely(!rights_changed(w)))
+	if (likely(!lease_changed(w)))
 		return;
-	rights_take(w);
+	lease_take(w);
 	drop_kept(w);
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 	"causeway/ibside/fabricport"
 	"causeway/ibside/ib"
 	"causeway/lcore"
@@ -29,25 +29,25 @@ type heard struct {
 // A passage is how messages come to a rig, and leave it.
 type passage struct {
 	name   string
-	share  shares.Share
+	shard  shards.Shard
 	arrive func(s *rig, number uint32)
 	leave  func(s *rig) []uint32
 }
 
 func numbered(number uint32) []byte { return binary.BigEndian.AppendUint32(nil, number) }
 
-// A group's share is that of its MGID, and a host's that of its MAC address, whatever it sends to.
+// A group's shard is that of its MGID, and a host's that of its MAC address, whatever it sends to.
 var passages = []passage{
-	{"of a host to a node", shares.OfHost(hostMAC), func(s *rig, number uint32) {
+	{"of a host to a node", shards.OfHost(hostMAC), func(s *rig, number uint32) {
 		f := v4(func(p *roce.Packet) { p.Payload, p.PSN = numbered(number), number })
 		mac := virtualOf(hostMAC)
 		copy(f, mac[:])
 		s.arrive(int(number)%len(s.workers), f)
 	}, (*rig).numbersToIB},
-	{"of a host to a group", shares.OfHost(hostMAC), func(s *rig, number uint32) {
+	{"of a host to a group", shards.OfHost(hostMAC), func(s *rig, number uint32) {
 		s.arrive(int(number)%len(s.workers), v4(to(group4), func(p *roce.Packet) { p.PSN, p.Payload = number, numbered(number) }))
 	}, (*rig).numbersToIB},
-	{"of a node to a group", shares.OfGroup(mgidOf(group4)), func(s *rig, number uint32) {
+	{"of a node to a group", shards.OfGroup(mgidOf(group4)), func(s *rig, number uint32) {
 		m := received(toGroup(mgidOf(group4)), func(m *message) { m.Payload = numbered(number) })
 		s.ibPort.Deliver(int(number)%len(s.workers), []fabricport.Received{fabricport.Received(m)})
 	}, func(s *rig) (all []uint32) {
@@ -111,7 +111,7 @@ func (h *heard) drain(w passage) {
 	}
 }
 
-// TestHandover has a share pass from one member to another while messages of it come to both, which are late or early. All
+// TestHandover has a shard pass from one member to another while messages of it come to both, which are late or early. All
 // of them cross, once and in order.
 func TestHandover(t *testing.T) {
 	for _, w := range passages {
@@ -127,43 +127,43 @@ func handOver(t *testing.T, w passage, seed uint64) {
 		h.rigs[i] = newRig(t, smallFixture().with(member))
 		h.rigs[i].entitle()
 	}
-	owner, heir, share := h.rigs[0], h.rigs[1], some(w.share)
-	owner.open(w.share)
+	owner, successor, shard := h.rigs[0], h.rigs[1], some(w.shard)
+	owner.open(w.shard)
 	h.pass(w, 20)
-	owner.part(lcore.Part{Open: share, Leave: share})
+	owner.part(lcore.Part{Open: shard, Leave: shard})
 	h.drain(w) // etcd takes longer than the fabric
-	heir.part(lcore.Part{Hold: share})
-	heir.work()
+	successor.part(lcore.Part{Hold: shard})
+	successor.work()
 	h.pass(w, 20)
 	h.drain(w)
 	h.pass(w, 3)
 	owner.part(lcore.Part{})
-	ids, all := lcore.RightsOf(owner.datapath).Noted()
-	if !all || !lcore.RightsOf(heir.datapath).Carry(ids) {
+	ids, all := lcore.LeaseOf(owner.datapath).Noted()
+	if !all || !lcore.LeaseOf(successor.datapath).Carry(ids) {
 		t.Fatalf("%d were noted", len(ids))
 	}
-	for _, number := range h.waits[0] { // etcd takes longer than the fabric, but the heir may hear all later
+	for _, number := range h.waits[0] { // etcd takes longer than the fabric, but the successor may hear all later
 		w.arrive(owner, number)
 	}
 	h.waits[0] = nil
 	owner.work()
-	lcore.RightsOf(heir.datapath).Late(time.Hour)
-	heir.part(lcore.Part{Open: share, Hold: share})
+	lcore.LeaseOf(successor.datapath).Late(time.Hour)
+	successor.part(lcore.Part{Open: shard, Hold: shard})
 	h.pass(w, 20)
 	h.drain(w)
-	if lcore.RightsOf(heir.datapath).Settled(t.Context()) != nil {
-		t.Fatal("the heir does not settle")
+	if lcore.LeaseOf(successor.datapath).Settled(t.Context()) != nil {
+		t.Fatal("the successor does not settle")
 	}
-	if lcore.RightsOf(heir.datapath).Done() {
-		t.Error("the heir forgets what was carried at once")
+	if lcore.LeaseOf(successor.datapath).Done() {
+		t.Error("the successor forgets what was carried at once")
 	}
-	lcore.RightsOf(heir.datapath).Late(0)
-	heir.part(lcore.Part{Open: share, Hold: share})
-	heir.work()
-	if !lcore.RightsOf(heir.datapath).Done() {
-		t.Error("the heir never forgets what was carried")
+	lcore.LeaseOf(successor.datapath).Late(0)
+	successor.part(lcore.Part{Open: shard, Hold: shard})
+	successor.work()
+	if !lcore.LeaseOf(successor.datapath).Done() {
+		t.Error("the successor never forgets what was carried")
 	}
-	heir.part(lcore.Part{Open: share})
+	successor.part(lcore.Part{Open: shard})
 	h.pass(w, 5)
 	h.drain(w)
 	for i, number := range h.left {
@@ -174,46 +174,46 @@ func handOver(t *testing.T, w passage, seed uint64) {
 	want(t, "messages", len(h.left), int(h.sent))
 }
 
-// TestHandedOnAtOnce has a share leave while what was kept of it, and what comes late, is still told apart: what is sent of it
+// TestHandedOnAtOnce has a shard leave while what was kept of it, and what comes late, is still told apart: what is sent of it
 // then is noted, too, or the next member would send it again.
 func TestHandedOnAtOnce(t *testing.T) {
 	for _, w := range passages {
-		s, share := newRig(t, smallFixture().with(member)), some(w.share)
+		s, shard := newRig(t, smallFixture().with(member)), some(w.shard)
 		s.entitle()
-		lcore.RightsOf(s.datapath).Late(time.Hour)
-		s.part(lcore.Part{Hold: share})
+		lcore.LeaseOf(s.datapath).Late(time.Hour)
+		s.part(lcore.Part{Hold: shard})
 		s.work()
-		s.part(lcore.Part{Open: share, Hold: share})
+		s.part(lcore.Part{Open: shard, Hold: shard})
 		s.work()
-		s.part(lcore.Part{Open: share, Hold: share, Leave: share})
+		s.part(lcore.Part{Open: shard, Hold: shard, Leave: shard})
 		s.work()
 		w.arrive(s, 1)
 		s.work()
 		want(t, w.name+": sent", len(w.leave(s)), 1)
-		if ids, all := lcore.RightsOf(s.datapath).Noted(); len(ids) != 1 || !all {
+		if ids, all := lcore.LeaseOf(s.datapath).Noted(); len(ids) != 1 || !all {
 			t.Errorf("%s: %d messages were noted", w.name, len(ids))
 		}
 	}
 }
 
 // TestChangesAtOnce: a worker that takes two changes of management's at once, as one that slept, has done the first: what was kept of a
-// share before it was held no more is not sent when it is held again, nor what waited before it was closed when it is open again.
+// shard before it was held no more is not sent when it is held again, nor what waited before it was closed when it is open again.
 func TestChangesAtOnce(t *testing.T) {
 	for _, w := range passages {
-		s, share := newRig(t, smallFixture().with(member)), some(w.share)
+		s, shard := newRig(t, smallFixture().with(member)), some(w.shard)
 		step := func(p lcore.Part) { s.part(p); s.work() }
 		s.entitle()
-		step(lcore.Part{Hold: share})
+		step(lcore.Part{Hold: shard})
 		w.arrive(s, 1)
 		s.work()
 		s.part(lcore.Part{})
-		step(lcore.Part{Hold: share})
-		step(lcore.Part{Open: share, Hold: share})
-		step(lcore.Part{Open: share})
+		step(lcore.Part{Hold: shard})
+		step(lcore.Part{Open: shard, Hold: shard})
+		step(lcore.Part{Open: shard})
 		want(t, w.name+": sent of what was dropped", len(w.leave(s)), 0)
 		w.arrive(s, 2)
 		s.part(lcore.Part{})
-		step(lcore.Part{Open: share})
+		step(lcore.Part{Open: shard})
 		want(t, w.name+": sent of what waited", len(w.leave(s)), 0)
 		w.arrive(s, 3)
 		s.work()
@@ -221,11 +221,11 @@ func TestChangesAtOnce(t *testing.T) {
 	}
 }
 
-// TestKeptIsBounded keeps the newest that come, and drops all when the share is not to be this bridge's after all.
+// TestKeptIsBounded keeps the newest that come, and drops all when the shard is not to be this bridge's after all.
 func TestKeptIsBounded(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))
 	s.entitle()
-	share := some(shares.OfHost(hostMAC))
+	shard := some(shards.OfHost(hostMAC))
 	come := func(from, to uint32) {
 		for n := from; n < to; n++ {
 			passages[0].arrive(s, n)
@@ -237,14 +237,14 @@ func TestKeptIsBounded(t *testing.T) {
 	}
 	dropped := func() int { return int(s.counters(lcore.RoCEToIB).Drops[dropNamed(t, "not_mine")]) }
 	const all = 5000
-	s.part(lcore.Part{Hold: share})
+	s.part(lcore.Part{Hold: shard})
 	s.work()
 	come(0, all)
 	lost := dropped()
 	if lost < all-4096 || lost > all-1000 {
 		t.Errorf("%d of %d were dropped for want of room", lost, all)
 	}
-	s.part(lcore.Part{Open: share, Hold: share})
+	s.part(lcore.Part{Open: shard, Hold: shard})
 	var left []uint32
 	for len(left) < all-lost {
 		s.workers[0].Step()
@@ -255,7 +255,7 @@ func TestKeptIsBounded(t *testing.T) {
 			t.Fatalf("message %d is number %d, when %d were dropped", i, number, lost)
 		}
 	}
-	s.part(lcore.Part{Hold: share})
+	s.part(lcore.Part{Hold: shard})
 	s.work()
 	come(all, all+10)
 	s.part(lcore.Part{})
@@ -285,20 +285,20 @@ func TestStrangersAreNotKept(t *testing.T) {
 func TestKeptAtTheEnd(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))
 	s.entitle()
-	s.part(lcore.Part{Hold: some(shares.OfHost(hostMAC), shares.OfGroup(mgidOf(group4)))})
+	s.part(lcore.Part{Hold: some(shards.OfHost(hostMAC), shards.OfGroup(mgidOf(group4)))})
 	s.work()
 	s.fromRoCE(v4())
 	s.fromIB(received(toGroup(mgidOf(group4))))
 	want(t, "sent", len(s.toIB(0))+len(s.toRoCE(0)), 0)
 }
 
-// TestKeptIsPrepared has management make the proxy QP of what is kept, so that it is there when the share is.
+// TestKeptIsPrepared has management make the proxy QP of what is kept, so that it is there when the shard is.
 func TestKeptIsPrepared(t *testing.T) {
 	w := smallFixture().with(member)
 	s := newRig(t, w)
 	s.entitle()
-	share := some(shares.OfHost(hostMAC))
-	s.part(lcore.Part{Hold: share})
+	shard := some(shards.OfHost(hostMAC))
+	s.part(lcore.Part{Hold: shard})
 	s.work()
 	s.fromRoCE(v4(fromNewcomer(newcomerIP)))
 	punted := s.takePunted()
@@ -312,10 +312,10 @@ func TestKeptIsPrepared(t *testing.T) {
 	punted[0].Pending.Requeue()
 	s.work()
 	want(t, "sent while it is kept", len(s.toIB(0)), 0)
-	s.part(lcore.Part{Open: share, Hold: share})
+	s.part(lcore.Part{Open: shard, Hold: shard})
 	s.work()
 	want(t, "sent", len(s.toIB(0)), 1)
-	if lcore.RightsOf(s.datapath).Settled(context.Background()) != nil {
+	if lcore.LeaseOf(s.datapath).Settled(context.Background()) != nil {
 		t.Error("it is not settled")
 	}
 }
@@ -329,13 +329,13 @@ func keepsAll(t *testing.T, change func(*fixture)) *rig {
 	}
 	s := newRig(t, w)
 	s.entitle()
-	s.part(lcore.Part{Hold: some(everyShare()...)})
+	s.part(lcore.Part{Hold: some(everyShard()...)})
 	s.work()
 	return s
 }
 
 func (s *rig) opensAll() {
-	all := some(everyShare()...)
+	all := some(everyShard()...)
 	s.part(lcore.Part{Open: all, Hold: all})
 	s.work()
 }
@@ -383,7 +383,7 @@ func TestKeptIsCountedOnce(t *testing.T) {
 func TestCarryBounded(t *testing.T) {
 	const most = 32768
 	s := newRig(t, smallFixture().with(member))
-	rights, id := lcore.RightsOf(s.datapath), uint64(0)
+	lease, id := lcore.LeaseOf(s.datapath), uint64(0)
 	for _, c := range []struct {
 		ids int
 		fit bool
@@ -393,6 +393,6 @@ func TestCarryBounded(t *testing.T) {
 			id++
 			ids[i] = id
 		}
-		want(t, fmt.Sprintf("%d more fit", c.ids), rights.Carry(ids), c.fit)
+		want(t, fmt.Sprintf("%d more fit", c.ids), lease.Carry(ids), c.fit)
 	}
 }

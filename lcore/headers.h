@@ -16,7 +16,7 @@
 
 #include "egress.h"
 #include "proto.h"
-#include "rights.h"
+#include "lease.h"
 
 /* Fields that the frame takes over from the message. */
 struct inherited {
@@ -133,7 +133,7 @@ static __rte_always_inline uint8_t *put_ethernet(uint8_t *net, const struct work
 {
 	const struct datapath *dp = w->datapath;
 	uint64_t l2 = __atomic_load_n(&r->to->l2, __ATOMIC_RELAXED),
-		 own = r->group ? r->segment->mac : source_towards(w, r->segment, r->share);
+		 own = r->group ? r->segment->mac : source_towards(w, r->segment, r->shard);
 	if (likely(L2_TCI(l2) == 0)) {
 		store64(net - 14, l2);
 		store64(net - 8, own | net16(type) << 48);

@@ -49,12 +49,12 @@ static inline enum drop route_to_proxy_qp(const struct datapath *dp, const struc
 		return DROP_mtu_exceeded;
 	r->to = &s->peer;
 	r->version = s->version;
-	r->share = __atomic_load_n(&s->share, __ATOMIC_RELAXED);
+	r->shard = __atomic_load_n(&s->shard, __ATOMIC_RELAXED);
 	r->group = false;
 	return PASS;
 }
 
-/* Why message i, to a group, would not cross, if its copies and its share were not looked at. */
+/* Why message i, to a group, would not cross, if its copies and its shard were not looked at. */
 static enum drop refuse_to_group(const struct datapath *dp, struct egress *e, unsigned i)
 {
 	struct route r;
@@ -68,7 +68,7 @@ static enum drop refuse_to_group(const struct datapath *dp, struct egress *e, un
 }
 
 /* Has a port of several decide on message i, to a group, if it would cross: a member of a fleet on all, so that it
- * knows which are copies when it takes a share over. */
+ * knows which are copies when it takes a shard over. */
 static __rte_noinline enum drop ask_first(struct worker *w, struct egress *e, unsigned i)
 {
 	return refuse_to_group(w->datapath, e, i) ? PASS : ask_port(w, e, &e->message[i]);
@@ -112,11 +112,11 @@ static inline unsigned find_route(struct worker *w, struct egress *e, unsigned i
 	return unlikely(!d && r->version == PLAIN_UDP) ? (unsigned)PLAIN : d;
 }
 
-/* Whether the share of message i, which is another member's, is about to be this bridge's. */
+/* Whether the shard of message i, which is another member's, is about to be this bridge's. */
 static bool keeps_message(const struct worker *w, const struct egress *e, unsigned i)
 {
 	const struct mgid_entry *g = e->lookup.to_entry[i];
-	return w->held.keeps && has_share(&w->held.keep, IB_TO_ROCE, table_group_share(g));
+	return w->lease.keeps && has_shard(&w->lease.keep, IB_TO_ROCE, table_group_shard(g));
 }
 
 /* Drops message i, and asks management for its source if that is why. */
@@ -202,7 +202,7 @@ static __rte_always_inline void forward(struct worker *w, const struct ib_recv *
 	take(w, &e, r, n, from);
 	lookup_begin(&e.lookup, e.n);
 	lookup_finish(&e.lookup, e.n);
-	if (unlikely(w->held.leaves))
+	if (unlikely(w->lease.leaves))
 		note_messages(w, &e);
 	route(w, &e);
 	if (likely(e.n)) {
@@ -220,25 +220,25 @@ unsigned ib_to_roce(struct worker *w)
 	unsigned n = likely(!w->inject[IB_TO_ROCE].live) ? w->ib_port->poll(w->ib_port->self, r, BURST)
 							 : inject_messages(w, r);
 	if (n == 0) {
-		rights_received(w, IB_TO_ROCE, 0);
+		lease_received(w, IB_TO_ROCE, 0);
 		return w->inject[IB_TO_ROCE].taken;
 	}
 	if (mirroring(w))
 		mirror_messages(w, r, n);
 	forward(w, r, n, FROM_PORT);
-	rights_received(w, IB_TO_ROCE, n);
+	lease_received(w, IB_TO_ROCE, n);
 	return n;
 }
 
-/* Forwards what was kept as if its shares were open. */
+/* Forwards what was kept as if its shards were open. */
 static __rte_noinline void forward_kept(struct worker *w, const struct ib_recv *r, unsigned n)
 {
-	struct held *h = &w->held;
-	struct shares open = h->shares;
+	struct lease_view *h = &w->lease;
+	struct shards open = h->shards;
 	for (unsigned i = 0; i < GROUP_WORDS; i++)
-		h->shares.groups[i] |= h->release.groups[i];
+		h->shards.groups[i] |= h->release.groups[i];
 	forward(w, r, n, FROM_KEPT);
-	h->shares = open;
+	h->shards = open;
 }
 
 unsigned ib_to_roce_kept(struct worker *w)
@@ -253,6 +253,6 @@ unsigned ib_to_roce_kept(struct worker *w)
 		moved += n;
 	}
 	if (!rest)
-		rights_released(w, IB_TO_ROCE);
+		lease_released(w, IB_TO_ROCE);
 	return moved;
 }

@@ -42,7 +42,7 @@ type aloneOnIB struct{ ibside.Port }
 
 func (aloneOnIB) Own() ibside.Own { return ibside.Own{PKeys: []ib.PKey{ib.PKeyDefault}} }
 
-// newManaged makes a member of a fleet that has no right, on a VLAN.
+// newManaged makes a member of a fleet that has no lease, on a VLAN.
 func newManaged(t *testing.T, vlan uint16, at manage.Station, addresses ...netip.Prefix) *managed {
 	t.Helper()
 	w := smallFixture().with(member)

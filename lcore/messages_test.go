@@ -56,7 +56,7 @@ var messageCases = []roceCase{
 	{"a bridge's message from its own address", "loop_self", v4(bridgeMessage(), from("10.10.0.254")), nil},
 }
 
-// TestMessagesOfBridges: what another bridge's MAC address sends is dropped, and so is what a host sends whose share another
+// TestMessagesOfBridges: what another bridge's MAC address sends is dropped, and so is what a host sends whose shard another
 // member of the fleet has; messages are not.
 func TestMessagesOfBridges(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))

@@ -6,7 +6,7 @@
 #include "burst.h"
 #include "egress.h"
 #include "proto.h"
-#include "rights.h"
+#include "lease.h"
 
 /* The shortest packet of any transport is a BTH, and its ICRC. That a UD message is longer, transport.c knows. */
 enum {
@@ -323,12 +323,12 @@ static enum drop parse_vlan(const struct datapath *dp, unsigned port, const uint
 	return unlikely(!p->segment) ? DROP_vlan_unknown : PASS;
 }
 
-/* Another member says that it has a share: management contradicts when it is this one's. */
+/* Another member says that it has a shard: management contradicts when it is this one's. */
 static unsigned parse_rarp(const struct datapath *dp, uint64_t source)
 {
 	if (!is_virtual(dp, source))
 		return DROP_l2_other;
-	return rights_answers(dp, source) ? PUNT : DROP_loop_bridge;
+	return lease_answers(dp, source) ? PUNT : DROP_loop_bridge;
 }
 
 unsigned parse(const struct datapath *dp, struct rte_mbuf *m, struct packet *p, struct icrc_job *icrc)

@@ -14,7 +14,7 @@
 #define CAUSEWAY_PENDING_H
 
 #include "burst.h"
-#include "rights.h"
+#include "lease.h"
 
 enum {
 	PENDING_SETS = 512, /* of senders. A power of two */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "proto.h"
-#include "rights.h"
+#include "lease.h"
 #include "worker.h"
 
 /* Without a tag, the last eight bytes before the IP header are the source MAC address and the EtherType; with one, two
@@ -31,7 +31,7 @@ static void set_byte(struct fastpath_type *t, unsigned at, uint8_t mask, uint8_t
 	t->type[at] = type;
 }
 
-/* Destination: the port's address, or in a fleet that of a share. Source: not a group. */
+/* Destination: the port's address, or in a fleet that of a shard. Source: not a group. */
 static void prepare_own(struct segment *s, uint64_t mac, uint64_t virtual_mac)
 {
 	uint64_t own = virtual_mac ? virtual_mac : mac;
@@ -41,7 +41,7 @@ static void prepare_own(struct segment *s, uint64_t mac, uint64_t virtual_mac)
 	for (unsigned i = 0; i < 6; i++)
 		set_byte(&s->own, i, 0xff, (uint8_t)(own >> (40 - 8 * i)));
 	if (virtual_mac)
-		s->own.mask[5] = (uint8_t) ~(HOST_SHARES - 1);
+		s->own.mask[5] = (uint8_t) ~(HOST_SHARDS - 1);
 }
 
 void segment_prepare(struct datapath *dp, unsigned number)
@@ -113,7 +113,7 @@ static void prepare_bth(struct datapath *dp)
 void datapath_prepare(struct datapath *dp)
 {
 	dp->port_mask = dp->ports > ONLY_PORT ? MAX_PORTS - 1 : 0;
-	rights_begin(dp);
+	lease_begin(dp);
 	prepare_bth(dp);
 	prepare_segments(dp);
 	prepare_groups(dp);

@@ -20,7 +20,7 @@
 #include "fastpath.h"
 #include "handover.h"
 #include "pending.h"
-#include "rights.h"
+#include "lease.h"
 #include "send.h"
 #include "post.h"
 #include "exception.h"
@@ -194,8 +194,8 @@ static __rte_noinline void check_transport(struct worker *w, struct burst *b, en
 static inline bool is_held_from(const struct worker *w, const struct proxy_qp_entry *proxy_qp, const struct rte_mbuf *m)
 {
 	uint64_t mac = source_mac(m), src = __atomic_load_n(&proxy_qp->src, __ATOMIC_RELAXED);
-	uint64_t share = likely(src) ? src >> L2_MAC_BITS : host_share(mac);
-	return is_host_of(w->datapath, proxy_qp, src, mac) && w->held.shares.hosts >> share & 1;
+	uint64_t shard = likely(src) ? src >> L2_MAC_BITS : host_shard(mac);
+	return is_host_of(w->datapath, proxy_qp, src, mac) && w->lease.shards.hosts >> shard & 1;
 }
 
 /* Chooses the packets that this worker sends. Where there are no groups, they are no question. */
@@ -243,11 +243,11 @@ static void look_up_and_post(struct worker *w, struct burst *b, enum origin from
 		check_transport(w, b, from);
 	lookup_finish(&b->lookup, b->n);
 	choose(w, b, from);
-	if (unlikely(right_ended(w))) {
-		drop_sends(w, b, DROP_right_ended);
+	if (unlikely(lease_ended(w))) {
+		drop_sends(w, b, DROP_lease_ended);
 		return;
 	}
-	if (unlikely(w->held.leaves))
+	if (unlikely(w->lease.leaves))
 		note_frames(w, b);
 	if (b->n)
 		post(w, b);
@@ -278,11 +278,11 @@ unsigned roce_to_ib(struct worker *w)
 	unsigned moved = 0;
 	for (unsigned left = w->ports & PORTS_ALL; left; left &= left - 1)
 		moved += bridge_burst(w, first_port(left));
-	rights_received(w, ROCE_TO_IB, moved);
+	lease_received(w, ROCE_TO_IB, moved);
 	return moved;
 }
 
-/* Sends frames that were counted as received, and whose ICRC was found right, when they came in. hosts: the shares that
+/* Sends frames that were counted as received, and whose ICRC was found right, when they came in. hosts: the shards that
  * are open to them. */
 static void send_again(struct worker *w, struct rte_mbuf **m, unsigned n, enum origin from, uint64_t hosts)
 {
@@ -304,10 +304,10 @@ static void send_again(struct worker *w, struct rte_mbuf **m, unsigned n, enum o
 	}
 	b.fastpath = parsed == 0;
 	lookup_begin(&b.lookup, b.n);
-	uint64_t open = w->held.shares.hosts;
-	w->held.shares.hosts = hosts;
+	uint64_t open = w->lease.shards.hosts;
+	w->lease.shards.hosts = hosts;
 	look_up_and_post(w, &b, from);
-	w->held.shares.hosts = open;
+	w->lease.shards.hosts = open;
 	w->ib_port->free(w->ib_port->self); /* room for as many */
 }
 
@@ -319,9 +319,9 @@ unsigned roce_to_ib_requeued(struct worker *w)
 		unsigned n = rte_ring_sc_dequeue_burst(w->requeue, (void **)m, BURST, NULL);
 		for (unsigned i = 0; i < n; i++)
 			pending_end(w, m[i]);
-		/* Who handed them over had the share open, and nothing older. */
+		/* Who handed them over had the shard open, and nothing older. */
 		if (n)
-			send_again(w, m, n, FROM_QUEUE, w->held.next.shares.hosts);
+			send_again(w, m, n, FROM_QUEUE, w->lease.next.shards.hosts);
 		moved += n;
 	}
 	return moved;
@@ -335,7 +335,7 @@ unsigned roce_to_ib_behind(struct worker *w)
 		unsigned n = pending_take(w, m);
 		if (n == 0)
 			break;
-		send_again(w, m, n, FROM_BEHIND, w->held.shares.hosts);
+		send_again(w, m, n, FROM_BEHIND, w->lease.shards.hosts);
 		moved += n;
 	}
 	return moved;
@@ -352,10 +352,10 @@ unsigned roce_to_ib_kept(struct worker *w)
 		for (unsigned k = 0; k < n; k++)
 			m[k] = kept[k].mbuf;
 		if (n)
-			send_again(w, m, n, FROM_KEPT, w->held.shares.hosts | w->held.release.hosts);
+			send_again(w, m, n, FROM_KEPT, w->lease.shards.hosts | w->lease.release.hosts);
 		moved += n;
 	}
 	if (!rest)
-		rights_released(w, ROCE_TO_IB);
+		lease_released(w, ROCE_TO_IB);
 	return moved;
 }

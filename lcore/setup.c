@@ -5,7 +5,7 @@
 #include "pending.h"
 #include "ports.h"
 #include "punt.h"
-#include "rights.h"
+#include "lease.h"
 
 #include "../dpdk/near.h"
 
@@ -46,7 +46,7 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 	w->ports = dp->ports;
 	w->queue = queue;
 	w->epoll = w->bell.fd = -1;
-	rights_begin_worker(w);
+	lease_begin_worker(w);
 	w->punt = ring("punt", w, punt_ring, node, RING_F_SP_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
 	/* RTS, because management is a producer, too, and may be preempted: workers must not wait for it. */
 	w->requeue = ring("requeue", w, REQUEUE_RING, node, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);

@@ -13,7 +13,7 @@ struct worker *worker_new(struct datapath *dp, struct ib_port *ib_port, uint16_t
 
 /* Whether nothing is left on a worker's rings that came by a port which it polls no more, if it was so at one time: the
  * one to management first, then the one from it. Injected faults may keep such a frame for as long as they last, and a
- * share that is about to be opened, too. */
+ * shard that is about to be opened, too. */
 bool worker_punted_none(const struct worker *w);
 bool worker_requeued_none(const struct worker *w);
 

@@ -112,7 +112,7 @@ func TestOtherMACGivenBack(t *testing.T) {
 }
 
 // A flood from another MAC address leaves room for others on the punt ring.
-func TestOtherMACShare(t *testing.T) {
+func TestOtherMACShard(t *testing.T) {
 	s := newRig(t, smallFixture())
 	s.ignorePunts = true
 	s.fromRoCE(repeat(v4(fromMAC(otherMAC)), puntedMost/2)...)

@@ -4,7 +4,7 @@
 void transmit_none(struct worker *w, const struct departure *d)
 {
 	for (unsigned i = 0; i < d->n; i++)
-		drop_packet(w, IB_TO_ROCE, DROP_right_ended, d->mbuf[i]);
+		drop_packet(w, IB_TO_ROCE, DROP_lease_ended, d->mbuf[i]);
 }
 
 /* Drops what is for a port that is gone. Its segments have gone before, so that this is what a table still led to. */

@@ -6,7 +6,7 @@
 #include <rte_ethdev.h>
 
 #include "egress.h"
-#include "rights.h"
+#include "lease.h"
 
 /* Messages whose frames are written. */
 struct departure {
@@ -66,7 +66,7 @@ static inline void transmit_by(struct worker *w, unsigned port, const struct dep
 		count_sent_groups(w, d, sent);
 }
 
-/* Drops all, because the bridge has no right. */
+/* Drops all, because the bridge has no lease. */
 void transmit_none(struct worker *w, const struct departure *d);
 
 /* Gives each of several ports what is for it, in order. */
@@ -74,7 +74,7 @@ void transmit_split(struct worker *w, const struct departure *d);
 
 static inline void transmit(struct worker *w, const struct departure *d)
 {
-	if (unlikely(right_ended(w)))
+	if (unlikely(lease_ended(w)))
 		transmit_none(w, d);
 	else if (several_ports(w))
 		transmit_split(w, d);

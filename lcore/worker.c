@@ -23,14 +23,14 @@ static void send_by(struct worker *w, unsigned port, struct rte_mbuf **m, unsign
 		rte_pktmbuf_free(m[i]);
 }
 
-/* Frees frames for ports that are gone, and from shares that are another's. Returns how many are left. */
+/* Frees frames for ports that are gone, and from shards that are another's. Returns how many are left. */
 static unsigned reject(struct worker *w, struct rte_mbuf **m, unsigned n)
 {
 	unsigned kept = 0;
 	for (unsigned i = 0; i < n; i++) {
 		if (unlikely(!polls_port(w, port_index(w->datapath, m[i])))) {
 			w->counters.punt.rejected++;
-		} else if (unlikely(!rights_may_announce(w, m[i]))) {
+		} else if (unlikely(!lease_may_announce(w, m[i]))) {
 			w->counters.punt.fenced++;
 		} else {
 			m[kept++] = m[i];
@@ -78,13 +78,13 @@ static unsigned send_requeued(struct worker *w)
 	return moved;
 }
 
-/* The same of shares that are opened. */
+/* The same of shards that are opened. */
 static unsigned send_kept(struct worker *w)
 {
 	unsigned moved = 0;
-	if (unlikely(w->held.releases[ROCE_TO_IB]))
+	if (unlikely(w->lease.releases[ROCE_TO_IB]))
 		moved += roce_to_ib_kept(w);
-	if (unlikely(w->held.releases[IB_TO_ROCE]))
+	if (unlikely(w->lease.releases[IB_TO_ROCE]))
 		moved += ib_to_roce_kept(w);
 	return moved;
 }
@@ -92,7 +92,7 @@ static unsigned send_kept(struct worker *w)
 unsigned worker_poll(struct worker *w)
 {
 	ports_update(w);
-	shares_update(w);
+	shards_update(w);
 	if (unlikely(inject_update_wanted(w->inject)))
 		inject_update(w);
 	unsigned moved = send_requeued(w);
@@ -112,7 +112,7 @@ void worker_drain(struct worker *w)
 	inject_drain(w);
 	for (unsigned moved = 1; moved && rte_get_timer_cycles() < end;) {
 		ports_update(w);
-		shares_update(w);
+		shards_update(w);
 		moved = send_requeued(w);
 		moved += w->inject[ROCE_TO_IB].live ? roce_to_ib(w) : 0;
 		moved += poll_rest(w);

@@ -40,9 +40,9 @@ enum {
 	PSN_STREAMS = 256,
 	ASKED_MOST = 32, /* nodes that a worker asks management for in 0.1 s */
 	PUNT_HOSTS = 256,
-	HOST_SHARES = 64, /* of a fleet's work: fleet/shares */
-	GROUP_SHARES = 4096,
-	GROUP_WORDS = GROUP_SHARES / 64,
+	HOST_SHARDS = 64, /* of a fleet's work: fleet/shards */
+	GROUP_SHARDS = 4096,
+	GROUP_WORDS = GROUP_SHARDS / 64,
 };
 
 /* A set of Ethernet ports, as bits by their indices. */
@@ -80,45 +80,45 @@ enum idle_mode {
 	IDLE_INTERRUPT, /* until it is woken (run.c) */
 };
 
-/* Shares of a fleet's work, a bit each. */
-struct shares {
+/* Shards of a fleet's work, a bit each. */
+struct shards {
 	uint64_t hosts, groups[GROUP_WORDS];
 };
 
-/* What this bridge may forward of its fleet's work (rights.h). Elements of shares are atomic. */
-struct rights {
-	uint64_t changes;  /* atomic: counts those of the shares below */
+/* What this bridge may forward of its fleet's work (lease.h). Elements of shards are atomic. */
+struct lease {
+	uint64_t changes;  /* atomic: counts those of the shards below */
 	uint64_t deadline; /* atomic: a TSC */
 	uint64_t until;    /* atomic: the same, by coarse_clock() */
-	struct shares open;
-	struct shares leave; /* of open: about to be another member's */
-	struct shares hold;  /* about to be this bridge's; in open, too: what was kept is sent first (handover.h) */
-	uint64_t attracts;   /* host shares of hold that hosts are to reach here already, atomic */
+	struct shards open;
+	struct shards leave; /* of open: about to be another member's */
+	struct shards hold;  /* about to be this bridge's; in open, too: what was kept is sent first (handover.h) */
+	uint64_t attracts;   /* host shards of hold that hosts are to reach here already, atomic */
 	uint64_t late;       /* TSC cycles, atomic: what was carried of these may come so long after they are opened */
 	uint64_t *carried;   /* a hash set of packets that another member has sent of these, elements atomic; 0: none */
 	unsigned n_carried;
 };
 
 /* What a worker does of it. */
-struct held {
+struct lease_view {
 	uint64_t changes; /* as they were when it took them */
 	uint64_t settled; /* atomic: the last of them of which nothing waits any more, and nothing that was kept */
 	uint64_t done;    /* atomic: the last of them of which nothing is released any more either */
 	unsigned waits[DIRECTIONS]; /* packets until next is in force, at most; 0: nothing waits */
-	bool leaves, keeps;         /* whether there are such shares */
+	bool leaves, keeps;         /* whether there are such shards */
 	bool releases[DIRECTIONS];
 	bool unsent[DIRECTIONS]; /* what was kept of these has not been sent yet */
 	uint64_t late_until;     /* a TSC: until then these are released */
-	/* The MAC addresses that frames to hosts come from, by the hosts' shares, as they lie there; 0: the port's. */
-	uint64_t source[HOST_SHARES];
-	struct shares shares;  /* it forwards these */
-	struct shares leave;   /* and notes what, of these */
-	struct shares keep;    /* it keeps what comes of these */
-	struct shares release; /* opened, of which what was kept is to be sent first, and carried what comes late */
+	/* The MAC addresses that frames to hosts come from, by the hosts' shards, as they lie there; 0: the port's. */
+	uint64_t source[HOST_SHARDS];
+	struct shards shards;  /* it forwards these */
+	struct shards leave;   /* and notes what, of these */
+	struct shards keep;    /* it keeps what comes of these */
+	struct shards release; /* opened, of which what was kept is to be sent first, and carried what comes late */
 	/* Atomic: what was closed, or is held no more, since the worker took a change: it may be open or held again. */
-	struct shares closed, dropped;
+	struct shards closed, dropped;
 	struct {
-		struct shares shares, keep;
+		struct shards shards, keep;
 	} next;
 };
 
@@ -145,7 +145,7 @@ struct segment {
 	uint64_t group_key;       /* in the number of the keys of its groups and hosts: itself */
 	uint64_t from_key;        /* in that of its proxy QPs: the partition, too, where there is only one */
 	uint64_t mac;             /* of its port, in the byte order of the frame */
-	struct fastpath_type own; /* of the first 12 bytes of Ethernet: to the port; in a fleet, to a share */
+	struct fastpath_type own; /* of the first 12 bytes of Ethernet: to the port; in a fleet, to a shard */
 } __attribute__((aligned(64)));
 
 enum {
@@ -175,14 +175,14 @@ struct datapath {
 	struct segment segment[MAX_SEGMENTS + 1]; /* by number */
 	uint8_t segment_of[MAX_PORTS][4096];      /* by port and VLAN id */
 	uint64_t mac[MAX_PORTS];                  /* of the ports, first byte highest, 48 bits */
-	uint64_t virtual_mac;                     /* of host share 0, the same way; zero: no fleet */
+	uint64_t virtual_mac;                     /* of host shard 0, the same way; zero: no fleet */
 	struct admission *admission;
 	struct rte_ring *requeue[MAX_WORKERS]; /* every worker's requeue ring, for handoffs */
 	struct wake *bell[MAX_WORKERS];        /* every worker's */
 	struct wake *manager;                  /* management's: wakes it when there is something on a punt ring */
 	struct tables *tables;
 	struct police *police; /* by group id and direction */
-	struct rights rights __attribute__((aligned(64)));
+	struct lease lease __attribute__((aligned(64)));
 };
 
 /* Classes of what is punted; punt.h. */
@@ -230,7 +230,7 @@ struct worker {
 	struct pgm *pgm;                   /* the PGM tracker; NULL: none */
 	struct port_counters *by_port;     /* of several ports, by index */
 	struct injection inject[DIRECTIONS];
-	struct held held;
+	struct lease_view lease;
 	struct handover *handover;                     /* NULL: the bridge is in no fleet */
 	struct pending *pending;                       /* packets whose order is kept though management has some */
 	struct wake bell __attribute__((aligned(64))); /* wakes it for its rings */
@@ -272,7 +272,7 @@ unsigned roce_to_ib_behind(struct worker *w);
 /* Moves one burst, InfiniBand to Ethernet. */
 unsigned ib_to_roce(struct worker *w);
 
-/* The same for what was kept of shares that are opened now, which is older; some bursts. */
+/* The same for what was kept of shards that are opened now, which is older; some bursts. */
 unsigned roce_to_ib_kept(struct worker *w);
 unsigned ib_to_roce_kept(struct worker *w);
 

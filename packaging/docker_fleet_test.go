@@ -16,7 +16,7 @@ import (
 )
 
 // fleetUp runs docker/fleet.yaml. The container of the bridge that carries the host's messages is killed, and started again:
-// the others have its shares, and then it has its part. Messages are lost meanwhile, but none comes twice, and each bridge
+// the others have its shards, and then it has its part. Messages are lost meanwhile, but none comes twice, and each bridge
 // that is ended accounts for every packet.
 func fleetUp(t *testing.T, compose []string, image, voter string) {
 	c := compositionOf(t, compose, "fleet.yaml", "IMAGE="+image, "ETCD="+voter)
@@ -48,27 +48,27 @@ func fleetUp(t *testing.T, compose []string, image, voter string) {
 	}
 }
 
-// owner asks a bridge which of them has the share of a host.
+// owner asks a bridge which of them has the shard of a host.
 func owner(t *testing.T, bridge, host string) string {
 	t.Helper()
 	const mac = "{{range .NetworkSettings.Networks}}{{.MacAddress}}{{end}}"
 	plan := must(t, "docker", "exec", bridge, "causeway", "fleet", "plan", "-member", "any", "-host", must(t, "docker", "inspect", "-f", mac, host))
-	share := regexp.MustCompile(`host/\d+`).FindString(plan)
-	all := must(t, "docker", "exec", bridge, "causeway", "ctl", "show", "shares")
-	has := regexp.MustCompile(`(?m)^` + share + ` +\S+ +(m\d) `).FindStringSubmatch(all)
-	if share == "" || has == nil {
-		t.Fatalf("nobody has the share of the host:\n%s\n%s", plan, all)
+	shard := regexp.MustCompile(`host/\d+`).FindString(plan)
+	all := must(t, "docker", "exec", bridge, "causeway", "ctl", "show", "shards")
+	has := regexp.MustCompile(`(?m)^` + shard + ` +\S+ +(m\d) `).FindStringSubmatch(all)
+	if shard == "" || has == nil {
+		t.Fatalf("nobody has the shard of the host:\n%s\n%s", plan, all)
 	}
-	t.Logf("%s is %s's", share, has[1])
+	t.Logf("%s is %s's", shard, has[1])
 	return has[1]
 }
 
-var open = regexp.MustCompile(`This bridge has (\d+) host and (\d+) group shares open`)
+var open = regexp.MustCompile(`This bridge has (\d+) host and (\d+) group shards open`)
 
-// divided waits until these bridges have all shares open, each its part.
+// divided waits until these bridges have all shards open, each its part.
 func divided(t *testing.T, bridges ...string) {
 	t.Helper()
-	const allHosts, allGroups = 64, 4096 // shares
+	const allHosts, allGroups = 64, 4096 // shards
 	began, said := time.Now(), ""
 	for time.Since(began) < time.Minute {
 		said = ""

@@ -12,7 +12,7 @@ import (
 
 // etcd sets up the first voter, as docs/etcd.md says, alone; saves and restores what it has; and has a fleet's program use it.
 func (m *machine) etcd() {
-	m.must("ip", "address", "add", "10.9.0.1/32", "dev", "lo")
+	must(m.t, "nsenter", "-t", m.leader, "-n", "ip", "address", "add", "10.9.0.1/32", "dev", "lo")
 	m.says("rm -rf /var/lib/etcd/default")
 	m.says("openssl req")
 	m.says("install -d /etc/etcd")
@@ -33,7 +33,7 @@ func (m *machine) etcd() {
 	}
 	files := strings.NewReplacer("ca.crt", "/root/ca.crt", "bridge.crt", "/root/10.9.0.1.crt", "bridge.key", "/root/10.9.0.1.key")
 	rehearse := files.Replace(strings.TrimSpace(m.document("fleet rehearse")))
-	if out := m.sh("timeout 5 " + rehearse + " </dev/null || true"); !strings.Contains(out, "64 host shares") {
+	if out := m.sh("timeout 5 " + rehearse + " </dev/null || true"); !strings.Contains(out, "64 host shards") {
 		m.t.Errorf("a bridge's rehearsal says\n%s", out)
 	}
 	m.must("systemctl", "stop", "etcd")

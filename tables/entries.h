@@ -59,7 +59,7 @@ enum {
 	MAX_SEGMENTS = 8,
 	SEGMENT_SHIFT = 48,   /* in the number of the keys of hosts, proxy_qps and groups; all else is below */
 	GROUP_ID_BITS = 24,   /* of mgid_entry's id; above is the segment, or, SHARED, a bit for each */
-	PLAIN_PORT_BITS = 16, /* in place of a group's QPN; above is the share (shares.h) */
+	PLAIN_PORT_BITS = 16, /* in place of a group's QPN; above is the shard (shards.h) */
 };
 
 /* L2 of a RoCE host in one word, so that a move is one atomic store: in memory six bytes of
@@ -68,7 +68,7 @@ enum {
 #define L2_MAC_BITS 48
 
 /* The destination of messages to RoCE: common to proxy QPs and groups. All messages to groups are for the same QPN, so
- * a group has another number there (table_group_share, table_plain_port). A group of plain UDP has the TTL of its
+ * a group has another number there (table_group_shard, table_plain_port). A group of plain UDP has the TTL of its
  * datagrams in place of the Q_Key. */
 struct roce_peer {
 	uint8_t ip[16];
@@ -96,7 +96,7 @@ struct proxy_qp_entry {
 	uint16_t worker; /* whose QP it is */
 	uint8_t source;  /* the port's number for the GID that it sends from */
 	uint8_t used;    /* atomic; see table_mark_used */
-	uint64_t src;    /* atomic; the host's MAC address as in l2, and above it its share (shares.h); 0: any */
+	uint64_t src;    /* atomic; the host's MAC address as in l2, and above it its shard (shards.h); 0: any */
 	uint8_t partition;
 	uint8_t spare[15];
 };
@@ -135,7 +135,7 @@ struct group_entry {
 struct proxy_qpn_entry {
 	struct table_key key; /* zero, local QPN */
 	struct roce_peer peer;
-	uint8_t share; /* atomic; the host's (shares.h) */
+	uint8_t shard; /* atomic; the host's (shards.h) */
 	uint8_t spare[3];
 	uint8_t version;
 	uint8_t used; /* atomic; see table_mark_used */

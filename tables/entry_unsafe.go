@@ -3,7 +3,7 @@
 package tables
 
 /*
-#include "shares.h"
+#include "shards.h"
 #include "tables_write.h"
 */
 import "C"
@@ -108,7 +108,7 @@ func proxyQPNEntry(in segment, s *ProxyQP, l2 uint64) (e entry) {
 	*as[C.struct_proxy_qpn_entry](&e) = C.struct_proxy_qpn_entry{
 		key:     numberKey(uint64(s.QPN)),
 		peer:    rocePeer(s.Host, l2, uint32(s.HostQPN), s.QKey),
-		share:   C.uint8_t(C.host_share(C.uint64_t(l2))),
+		shard:   C.uint8_t(C.host_shard(C.uint64_t(l2))),
 		version: C.uint8_t(s.Version),
 
 		partition: C.uint8_t(s.Partition),
@@ -186,7 +186,7 @@ func groupEntry(s segment, g *Group, id uint32) (e entry) {
 // groupPeer is what messages to a group are sent to.
 func groupPeer(g *Group) C.struct_roce_peer {
 	l2, mgid := l2Word(g.mac(), g.VLAN), cBytes(g.MGID)
-	number := uint32(C.group_share(&mgid[0]))<<C.PLAIN_PORT_BITS | uint32(g.UDPPort)
+	number := uint32(C.group_shard(&mgid[0]))<<C.PLAIN_PORT_BITS | uint32(g.UDPPort)
 	qkey := g.RoCEQKey
 	if g.Version == PlainUDP {
 		qkey = ib.QKey(g.TTL)

@@ -3,7 +3,7 @@
 package tables
 
 /*
-#include "shares.h"
+#include "shards.h"
 #include "tables_write.h"
 */
 import "C"
@@ -75,10 +75,10 @@ func l2Word(mac [6]byte, vlan uint16) uint64 {
 	return w
 }
 
-// srcWord returns the word that says where a host's frames come from: the MAC address as in l2Word, and above it its share.
+// srcWord returns the word that says where a host's frames come from: the MAC address as in l2Word, and above it its shard.
 func srcWord(mac [6]byte) uint64 {
 	w := l2Word(mac, 0)
-	return w | uint64(C.host_share(C.uint64_t(w)))<<C.L2_MAC_BITS
+	return w | uint64(C.host_shard(C.uint64_t(w)))<<C.L2_MAC_BITS
 }
 
 func (h *Host) check() (err error) {

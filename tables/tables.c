@@ -2,7 +2,7 @@
 /* Makes and frees the set of tables; functions that concern more than one table. */
 #include <rte_rcu_qsbr.h>
 
-#include "shares.h"
+#include "shards.h"
 #include "table_map.h"
 #include "tables_write.h"
 
@@ -177,7 +177,7 @@ int tables_move_proxy_qpn(struct tables *t, const struct table_key *key, uint64_
 	if (!e)
 		return 0;
 	__atomic_store_n(&e->peer.l2, l2, __ATOMIC_RELAXED);
-	__atomic_store_n(&e->share, (uint8_t)host_share(l2), __ATOMIC_RELAXED);
+	__atomic_store_n(&e->shard, (uint8_t)host_shard(l2), __ATOMIC_RELAXED);
 	return 1;
 }
 

@@ -56,8 +56,8 @@ static inline uint32_t table_group_id(const struct mgid_entry *g)
 	return g->id & ((UINT32_C(1) << GROUP_ID_BITS) - 1);
 }
 
-/* The share of a group (shares.h). */
-static inline uint32_t table_group_share(const struct mgid_entry *g)
+/* The shard of a group (shards.h). */
+static inline uint32_t table_group_shard(const struct mgid_entry *g)
 {
 	return g->peer.qpn >> PLAIN_PORT_BITS;
 }

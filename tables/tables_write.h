@@ -44,7 +44,7 @@ unsigned tables_reclaim(struct tables *t);
 uint64_t tables_token(struct tables *t);
 int tables_passed(struct tables *t, uint64_t token);
 
-/* Stores a new l2 word, with the share that it tells where there is one, or src word in the entry of a key, each
+/* Stores a new l2 word, with the shard that it tells where there is one, or src word in the entry of a key, each
  * atomically under its readers. False when there is none. */
 int tables_move_host(struct tables *t, const struct table_key *key, uint64_t l2);
 int tables_move_proxy_qp(struct tables *t, const struct table_key *key, uint64_t src);

@@ -59,7 +59,7 @@ func (x *beside) Rivals() []rivals.Other { return x.rivals.Load().Others() }
 // lookForRivals has a bridge begin with nothing, where others can be found.
 func lookForRivals(b *Bridge) error {
 	b.hear(b.ibPort)
-	if b.unheard != nil && b.shares == nil {
+	if b.unheard != nil && b.shards == nil {
 		b.log.Warn("rivals_unknown", "error", b.unheard, "note", "another bridge between the same fabrics is not found: each message would arrive twice")
 	}
 	if _, lists := b.ibPort.(ibside.Announcer); !lists || b.messenger == nil {
@@ -71,9 +71,9 @@ func lookForRivals(b *Bridge) error {
 		Bar: b.bar, Log: b.log,
 	}
 	b.configuration.barred = true
-	if b.shares != nil {
-		b.configuration.barred, b.shares.barred = false, true
-		c.Bar = func(on bool) error { b.shares.bar(on); return nil }
+	if b.shards != nil {
+		b.configuration.barred, b.shards.barred = false, true
+		c.Bar = func(on bool) error { b.shards.bar(on); return nil }
 	}
 	b.rivals.Store(rivals.New(c))
 	b.checkRivals, b.awaitRivals = b.rivals.Load().Check, b.rivals.Load().Await
@@ -87,11 +87,11 @@ func selfOf(b *Bridge) rivals.Self {
 	for _, p := range b.ports.list() {
 		s.MACs = append(s.MACs, p.mac())
 	}
-	if b.shares != nil {
-		s.Fleet = b.shares.fleet()
+	if b.shards != nil {
+		s.Fleet = b.shards.fleet()
 		m := b.membership
 		s.Wants = s.Fleet.Founded != 0 && cmp.Or(m.leaves(), m.unable(), m.agrees.why()) == ""
-		s.Carries = m.part().Hosts+m.part().Groups > 0 && b.shares.entitled()
+		s.Carries = m.part().Hosts+m.part().Groups > 0 && b.shards.entitled()
 	}
 	return s
 }

@@ -56,7 +56,7 @@ type Bridge struct {
 	*pgmTrackers
 	*fabrics            // several InfiniBand ports
 	*ports              // Ethernet ports
-	shares   *shareGate // of the fleet's work; nil: there is no fleet
+	shards   *shardGate // of the fleet's work; nil: there is no fleet
 	*membership
 	*beside
 	atStop       atStop

@@ -9,8 +9,8 @@ import (
 
 	"causeway/config"
 	"causeway/dpdk"
+	"causeway/fleet/lease"
 	"causeway/fleet/peers"
-	"causeway/fleet/right"
 	"causeway/ibside/ib"
 	"causeway/lcore"
 	"causeway/lcore/frame"
@@ -68,8 +68,8 @@ func (b *Bridge) makeDatapath() error {
 	b.datapath, b.ports.datapath = d, d
 	b.ports.access.Unlock()
 	if mac := virtualMAC(b.cfg.Fleet.Name); mac != (frame.MAC{}) {
-		b.shares = &shareGate{rights: lcore.RightsOf(d), name: b.cfg.Fleet.Name, virtual: mac, log: b.log, patience: b.cfg.Fleet.Right / 5}
-		b.shares.rights.Late(right.Settling(b.cfg.Fleet.Right))
+		b.shards = &shardGate{lease: lcore.LeaseOf(d), name: b.cfg.Fleet.Name, virtual: mac, log: b.log, patience: b.cfg.Fleet.Lease / 5}
+		b.shards.lease.Late(lease.Settling(b.cfg.Fleet.Lease))
 	}
 	b.readings = &readings{gate: &b.gate, datapath: d}
 	b.injector = &injector{gate: &b.gate, datapath: d, log: b.log}
@@ -142,8 +142,8 @@ func (b *Bridge) manageConfig() manage.Config {
 			return !b.ports.anyShared() // a listener tells of nothing
 		}
 	}
-	if b.shares != nil {
-		c.Fleet, c.OfFleet = b.shares, b.shares.fleet
+	if b.shards != nil {
+		c.Fleet, c.OfFleet = b.shards, b.shards.fleet
 	}
 	if b.resolver != nil {
 		c.Resolver, c.NodeIdle = b.resolver, b.cfg.IB.NodeIdle

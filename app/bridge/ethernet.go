@@ -55,7 +55,7 @@ func (p *ethernetPort) open(pool *dpdk.Mempool, undo *teardown) error {
 	port, err := dpdk.OpenPort(driverName(p.name), dpdk.PortConfig{
 		Pool: pool, RxQueues: n, TxQueues: n, RxDescs: p.cfg.Workers.RxDescs, TxDescs: p.cfg.Workers.TxDescs,
 		MTU: mostMTU(p.ownSegments()), RxInterrupts: wantsWakes(idleOf(&p.cfg.Workers)),
-		Promiscuous: p.cfg.Fleet.Name != "", // frames come to the MAC addresses of shares
+		Promiscuous: p.cfg.Fleet.Name != "", // frames come to the MAC addresses of shards
 	})
 	if err != nil {
 		return err

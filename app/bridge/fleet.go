@@ -16,9 +16,9 @@ import (
 
 	"causeway/config"
 	"causeway/fleet/etcd"
+	"causeway/fleet/lease"
 	"causeway/fleet/peers"
-	"causeway/fleet/right"
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 	"causeway/fleet/whereabouts"
 	"causeway/ibside"
 	"causeway/ibside/ib"
@@ -33,8 +33,8 @@ type membership struct {
 	cfg    config.Fleet
 	name   string // of the member
 	log    *slog.Logger
-	gate   *shareGate
-	member *right.Member
+	gate   *shardGate
+	member *lease.Member
 	unable func() string // why the bridge cannot do its part; "": it can
 	agrees agreement
 	barred func() string // why the bridge carries nothing because of another that is not of the fleet; "": it may
@@ -43,7 +43,7 @@ type membership struct {
 	nodes *ipoib.Responder // answers InfiniBand nodes
 
 	changing sync.Mutex // what operators change
-	left     string     // why the bridge is to leave its shares to others: drained, or ending; "": it is not
+	left     string     // why the bridge is to leave its shards to others: drained, or ending; "": it is not
 	weight   float64
 }
 
@@ -62,7 +62,7 @@ func (m *membership) wants() (weight float64, why string) {
 	return m.weight, ""
 }
 
-// virtualMAC returns the MAC address of a fleet's host share 0: one that is administered locally, made of the fleet's name.
+// virtualMAC returns the MAC address of a fleet's host shard 0: one that is administered locally, made of the fleet's name.
 func virtualMAC(fleet string) (m frame.MAC) {
 	if fleet == "" {
 		return m
@@ -88,7 +88,7 @@ func joinFleet(b *Bridge, shared Shared) error {
 	if err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
 	}
-	m := &membership{cfg: f, name: b.cfg.Name, log: b.log, gate: b.shares, weight: f.Weight}
+	m := &membership{cfg: f, name: b.cfg.Name, log: b.log, gate: b.shards, weight: f.Weight}
 	m.unable = func() string { return cmp.Or(whyUnable(b), m.lost()) }
 	if port, ok := b.ibPort.(ibside.Entitled); ok {
 		port.SendWhile(m.gate.entitled)
@@ -101,8 +101,8 @@ func joinFleet(b *Bridge, shared Shared) error {
 	}
 	m.gate.reminder = func(macs []frame.MAC) { manage.Remind(b.loop, macs) }
 	process := rand.Uint64()
-	m.member, err = right.New(right.Config{Name: m.name, Process: process, Where: where, Store: store, Gate: m.gate, Right: f.Right,
-		Clock: &comparedClock{clocks: lcore.NewClocks(right.DefaultDrift), log: b.log},
+	m.member, err = lease.New(lease.Config{Name: m.name, Process: process, Where: where, Store: store, Gate: m.gate, Lease: f.Lease,
+		Clock: &comparedClock{clocks: lcore.NewClocks(lease.DefaultDrift), log: b.log},
 		Say:   m.sayer(), Gone: gone, Suspect: func(name string) bool { return m.suspects(name) }})
 	if err != nil {
 		return fmt.Errorf("bridge: [fleet]: %w", err)
@@ -132,7 +132,7 @@ func FleetStore(f *config.Fleet) (store *etcd.Store, end func() error, err error
 	return etcd.New(client, f.Name), client.Close, nil
 }
 
-// whyUnable says why a bridge cannot carry its shares.
+// whyUnable says why a bridge cannot carry its shards.
 func whyUnable(b *Bridge) string {
 	if !b.ports.up() {
 		return "an Ethernet port has no link"
@@ -152,10 +152,10 @@ func (m *membership) run(ctx context.Context) error {
 	following.Go(func() { m.neighbours.run(ctx) })
 	err := m.member.Run(ctx)
 	switch {
-	case errors.Is(err, right.ErrReplaced):
+	case errors.Is(err, lease.ErrReplaced):
 		return fmt.Errorf("bridge: [fleet] %s has another member that is called %s: give each bridge a [bridge] name of its own", m.cfg.Name, m.name)
 	case err != nil:
-		m.log.Warn("fleet_left", "error", err, "note", "the others carry on for this bridge when its right has run out")
+		m.log.Warn("fleet_left", "error", err, "note", "the others carry on for this bridge when its lease has run out")
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (m *membership) silent(ctx context.Context) (map[string]bool, error) {
 	return silent, err
 }
 
-// takePart has the bridge do its part, until leave, which returns when others have its shares, and know that it does none any
+// takePart has the bridge do its part, until leave, which returns when others have its shards, and know that it does none any
 // more. fail ends the bridge.
 func (m *membership) takePart(ctx context.Context, fail func(error)) (leave func()) {
 	if m == nil {
@@ -201,7 +201,7 @@ func (m *membership) follow(ctx context.Context) {
 	lapse := lapse{since: time.Now()}
 	for promised := false; ; {
 		p := m.part()
-		lapse.tell(ctx, m, p.Right > 0)
+		lapse.tell(ctx, m, p.Lease > 0)
 		m.gate.remind(time.Now())
 		promised = m.tellPromised(promised, p.WithoutEtcd)
 		if weight, why := m.wants(); why != was || weight != had {
@@ -227,29 +227,29 @@ func (m *membership) tellPromised(was, is bool) bool {
 	case is && !was:
 		m.log.Warn("fleet_without_etcd", "etcd", m.cfg.Etcd, "note", "the bridge goes on while all other members promise to take nothing")
 	case was && !is:
-		m.log.Info("fleet_etcd_back", "note", "the bridge's right is one of etcd's again")
+		m.log.Info("fleet_etcd_back", "note", "the bridge's lease is one of etcd's again")
 	}
 	return is
 }
 
-// lapse is a time without a right.
+// lapse is a time without a lease.
 type lapse struct {
 	since time.Time
 	told  bool
 }
 
-// tell logs it when it lasts for longer than a right.
+// tell logs it when it lasts for longer than a lease.
 func (l *lapse) tell(ctx context.Context, m *membership, entitled bool) {
 	switch {
 	case entitled:
 		*l = lapse{since: time.Now()}
-	case !l.told && time.Since(l.since) > m.cfg.Right:
+	case !l.told && time.Since(l.since) > m.cfg.Lease:
 		l.told = true
 		note := "nothing is forwarded: etcd does not answer, or has no leader"
 		if s, err := m.member.Snapshot(ctx); err == nil && s.Unnamed {
 			note = "nothing is forwarded: " + unnamed
 		}
-		m.log.Error("fleet_no_right", "etcd", m.cfg.Etcd, "note", note)
+		m.log.Error("fleet_no_lease", "etcd", m.cfg.Etcd, "note", note)
 	}
 }
 
@@ -257,22 +257,22 @@ func (l *lapse) tell(ctx context.Context, m *membership, entitled bool) {
 type Part struct {
 	Fleet         string            // its name
 	Why           string            // it can do none; "": it can
-	Drained       bool              // an operator has left its shares to others
-	Open          lcore.Shares      // those that it forwards
+	Drained       bool              // an operator has left its shards to others
+	Open          lcore.Shards      // those that it forwards
 	Hosts, Groups int               // how many these are
-	Right         time.Duration     // that is left; below 0: since when it has run out
+	Lease         time.Duration     // that is left; below 0: since when it has run out
 	Lapses        uint64            // how often it had run out
-	PutOff        uint64            // how often shares could not pass to others without a loss
-	WithoutEtcd   bool              // the right is one by the other members' promises
+	PutOff        uint64            // how often shards could not pass to others without a loss
+	WithoutEtcd   bool              // the lease is one by the other members' promises
 	Sessions      []peers.Session   // with the other members
 	Unheard       map[string]uint64 // messages of these that were not taken, or not sent, by reason
 	Answered      uint64            // ARP requests of InfiniBand nodes for RoCE hosts
 	Announced     uint64            // RoCE hosts that came here, to the nodes
 }
 
-// Forwards reports whether the bridge forwards a share.
-func (p *Part) Forwards(s shares.Share) bool {
-	one := setOf([]shares.Share{s})
+// Forwards reports whether the bridge forwards a shard.
+func (p *Part) Forwards(s shards.Shard) bool {
+	one := setOf([]shards.Shard{s})
 	return both(p.Open, one) == one
 }
 
@@ -295,7 +295,7 @@ func (m *membership) part() (p Part) {
 		p.Hosts, p.Groups = countOf(open)
 	}
 	if until := g.deadline.Load(); until != nil {
-		p.Right = time.Until(*until)
+		p.Lease = time.Until(*until)
 	}
 	return p
 }
@@ -304,14 +304,14 @@ func (m *membership) part() (p Part) {
 type FleetStatus struct {
 	Name, Member string // Name is "" where there is no fleet
 	Part
-	right.Snapshot
+	lease.Snapshot
 	Configured map[string]etcd.Follower // what members have of pushed configurations; nil: etcd does not tell
 	GIDs       map[string]ib.GID        // of members' first ports, as far as they are known
 	virtual    frame.MAC
 }
 
-// MACOf returns the MAC address of a host share.
-func (s *FleetStatus) MACOf(x shares.Share) frame.MAC { return macOf(s.virtual, x) }
+// MACOf returns the MAC address of a host shard.
+func (s *FleetStatus) MACOf(x shards.Shard) frame.MAC { return macOf(s.virtual, x) }
 
 // Fleet returns what the bridge knows of its fleet, while Run runs.
 func (m *membership) Fleet(ctx context.Context) (s FleetStatus, err error) {

@@ -29,7 +29,7 @@ type agreement struct {
 	store   *etcd.Store
 	inForce func() *config.Config
 	name    string
-	silent  func(context.Context) (map[string]bool, error) // members whose right has run out
+	silent  func(context.Context) (map[string]bool, error) // members whose lease has run out
 	founded *atomic.Uint64                                 // when the fleet was; 0: etcd has not told yet
 	differs atomic.Pointer[string]                         // why; nil: it was not compared yet
 }

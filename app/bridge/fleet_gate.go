@@ -10,19 +10,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"causeway/fleet/right"
-	"causeway/fleet/shares"
+	"causeway/fleet/lease"
+	"causeway/fleet/shards"
 	"causeway/ibside"
 	"causeway/lcore"
 	"causeway/lcore/frame"
 )
 
-// shareGate opens and closes shares of the fleet's work: to the workers, and to management, which answers ARP and ND for
+// shardGate opens and closes shards of the fleet's work: to the workers, and to management, which answers ARP and ND for
 // those that are open and not left, and those that are held and attract hosts. nil: there is no fleet.
-type shareGate struct {
-	rights   lcore.Rights
+type shardGate struct {
+	lease    lcore.Lease
 	name     string    // of the fleet
-	virtual  frame.MAC // of host share 0
+	virtual  frame.MAC // of host shard 0
 	takeOver func([]frame.MAC)
 	reminder func([]frame.MAC) // as takeOver, but does not wait
 	reminds  time.Time         // since when remind was called
@@ -30,7 +30,7 @@ type shareGate struct {
 	unable   func() string     // as membership's
 	port     ibside.OpenPort
 	// patience is how long the workers' queues may take to be empty once: they are, hundreds of times in a second. So long, too, may a
-	// port take to send what it has. A right, which is not renewed meanwhile, lasts for longer.
+	// port take to send what it has. A lease, which is not renewed meanwhile, lasts for longer.
 	patience time.Duration
 	log      *slog.Logger
 
@@ -38,24 +38,24 @@ type shareGate struct {
 	changing sync.Mutex
 	part     lcore.Part
 	barred   bool          // nothing is forwarded of what is open
-	answered atomic.Uint64 // host shares that hosts reach here
+	answered atomic.Uint64 // host shards that hosts reach here
 	lapses   atomic.Uint64
-	putOff   atomic.Uint64 // times that shares could not pass without a loss
+	putOff   atomic.Uint64 // times that shards could not pass without a loss
 	deadline atomic.Pointer[time.Time]
-	opened   atomic.Pointer[lcore.Shares] // what the workers forward; nil: nothing yet
-	given    right.Carried                // what others carried of shares that were opened a moment ago, and may come late
+	opened   atomic.Pointer[lcore.Shards] // what the workers forward; nil: nothing yet
+	given    lease.Carried                // what others carried of shards that were opened a moment ago, and may come late
 }
 
-// Open implements right.Gate.
-func (g *shareGate) Open(all []shares.Share, carried right.Carried) {
+// Open implements lease.Gate.
+func (g *shardGate) Open(all []shards.Shard, carried lease.Carried) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.settle()
 	opened := setOf(all)
 	held := both(g.part.Hold, opened)
-	if held != (lcore.Shares{}) && (carried == nil || !g.carry(carried)) {
+	if held != (lcore.Shards{}) && (carried == nil || !g.carry(carried)) {
 		g.part.Hold = minus(g.part.Hold, opened)
-		g.noOverlap("who had the shares has not told what it carried", "dropped", "what was kept of them")
+		g.noOverlap("who had the shards has not told what it carried", "dropped", "what was kept of them")
 	}
 	g.given = append(g.given, carried...)
 	g.within(g.port.AwaitReceived) // else workers would take for newer what another member may have carried
@@ -65,36 +65,36 @@ func (g *shareGate) Open(all []shares.Share, carried right.Carried) {
 }
 
 // carry has the workers know what another member has carried, before they send what was kept.
-func (g *shareGate) carry(carried right.Carried) bool {
+func (g *shardGate) carry(carried lease.Carried) bool {
 	ids := make([]uint64, len(carried)/8)
 	for i := range ids {
 		ids[i] = binary.LittleEndian.Uint64(carried[8*i:])
 	}
-	return g.rights.Carry(ids)
+	return g.lease.Carry(ids)
 }
 
-// Close implements right.Gate.
-func (g *shareGate) Close(all []shares.Share) {
+// Close implements lease.Gate.
+func (g *shardGate) Close(all []shards.Shard) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.close(setOf(all))
 }
 
-func (g *shareGate) close(closed lcore.Shares) {
-	for _, s := range []*lcore.Shares{&g.part.Open, &g.part.Leave, &g.part.Hold} {
+func (g *shardGate) close(closed lcore.Shards) {
+	for _, s := range []*lcore.Shards{&g.part.Open, &g.part.Leave, &g.part.Hold} {
 		*s = minus(*s, closed)
 	}
 	g.apply()
 }
 
-// Leave implements right.Gate.
-func (g *shareGate) Leave(all []shares.Share) bool {
+// Leave implements lease.Gate.
+func (g *shardGate) Leave(all []shards.Shard) bool {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	if g.barred || g.unable() != "" {
 		return false
 	}
-	if g.rights.Done() {
+	if g.lease.Done() {
 		g.given = nil
 	}
 	g.part.Leave = setOf(all)
@@ -102,8 +102,8 @@ func (g *shareGate) Leave(all []shares.Share) bool {
 	return true
 }
 
-// Stay implements right.Gate.
-func (g *shareGate) Stay(all []shares.Share, successors []string) {
+// Stay implements lease.Gate.
+func (g *shardGate) Stay(all []shards.Shard, successors []string) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	stay := setOf(all)
@@ -112,15 +112,15 @@ func (g *shareGate) Stay(all []shares.Share, successors []string) {
 	g.announce(stay.Hosts)
 	g.putOff.Add(1)
 	hosts, groups := countOf(&stay)
-	g.log.Warn("fleet_put_off", "members", successors, "host_shares", hosts, "group_shares", groups,
-		"note", "they do not say in time that they hold these shares: this bridge goes on with them, and tries again")
+	g.log.Warn("fleet_put_off", "members", successors, "host_shards", hosts, "group_shards", groups,
+		"note", "they do not say in time that they hold these shards: this bridge goes on with them, and tries again")
 }
 
 // mostCarried is how many packets a member tells of at most, which etcd keeps in one value.
 const mostCarried = 32768
 
-// Left implements right.Gate.
-func (g *shareGate) Left(late []string) right.Carried {
+// Left implements lease.Gate.
+func (g *shardGate) Left(late []string) lease.Carried {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.close(g.part.Leave)
@@ -129,14 +129,14 @@ func (g *shareGate) Left(late []string) right.Carried {
 		return nil
 	}
 	if len(late) > 0 {
-		g.noOverlap("members do not say that they hold the shares", "members", late)
+		g.noOverlap("members do not say that they hold the shards", "members", late)
 	}
-	ids, all := g.rights.Noted()
+	ids, all := g.lease.Noted()
 	if !all || len(ids)+len(g.given)/8 > mostCarried {
 		g.noOverlap("more packets were carried meanwhile than can be told", "most", mostCarried)
 		return nil
 	}
-	carried := append(right.Carried{}, g.given...) // may come late to the next one, too; nothing is not nil
+	carried := append(lease.Carried{}, g.given...) // may come late to the next one, too; nothing is not nil
 	for _, id := range ids {
 		carried = binary.LittleEndian.AppendUint64(carried, id)
 	}
@@ -144,19 +144,19 @@ func (g *shareGate) Left(late []string) right.Carried {
 }
 
 // within reports whether something was done by then.
-func (g *shareGate) within(wait func(context.Context) error) bool {
+func (g *shardGate) within(wait func(context.Context) error) bool {
 	ctx, end := context.WithTimeout(context.Background(), g.patience)
 	defer end()
 	return wait(ctx) == nil
 }
 
-// Hold implements right.Gate.
-func (g *shareGate) Hold(all []shares.Share) bool {
+// Hold implements lease.Gate.
+func (g *shardGate) Hold(all []shards.Shard) bool {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.settle()
-	if g.part.Hold == (lcore.Shares{}) {
-		g.rights.Forget()
+	if g.part.Hold == (lcore.Shards{}) {
+		g.lease.Forget()
 		g.given = nil
 	}
 	if !g.within(g.port.AwaitReceived) {
@@ -175,8 +175,8 @@ func (g *shareGate) Hold(all []shares.Share) bool {
 	return true
 }
 
-// Attract implements right.Gate.
-func (g *shareGate) Attract(all []shares.Share) {
+// Attract implements lease.Gate.
+func (g *shardGate) Attract(all []shards.Shard) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	hosts := setOf(all).Hosts
@@ -185,13 +185,13 @@ func (g *shareGate) Attract(all []shares.Share) {
 	g.announce(hosts)
 }
 
-// noOverlap says that shares pass with a loss.
-func (g *shareGate) noOverlap(why string, args ...any) {
+// noOverlap says that shards pass with a loss.
+func (g *shardGate) noOverlap(why string, args ...any) {
 	g.log.Warn("fleet_no_overlap", append([]any{"reason", why}, args...)...)
 }
 
-// Drop implements right.Gate.
-func (g *shareGate) Drop(all []shares.Share) {
+// Drop implements lease.Gate.
+func (g *shardGate) Drop(all []shards.Shard) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.part.Hold = minus(g.part.Hold, setOf(all))
@@ -200,20 +200,20 @@ func (g *shareGate) Drop(all []shares.Share) {
 }
 
 // settle ends holding what is open, when workers are done with it.
-func (g *shareGate) settle() {
-	if g.rights.Done() {
+func (g *shardGate) settle() {
+	if g.lease.Done() {
 		g.part.Hold = minus(g.part.Hold, g.part.Open)
 	}
 }
 
-func (g *shareGate) await() bool {
-	return g.within(g.rights.Settled)
+func (g *shardGate) await() bool {
+	return g.within(g.lease.Settled)
 }
 
-// announce has switches learn that host shares are here now.
-func (g *shareGate) announce(hosts uint64) {
+// announce has switches learn that host shards are here now.
+func (g *shardGate) announce(hosts uint64) {
 	var macs []frame.MAC
-	for s := range shares.Share(shares.Hosts) {
+	for s := range shards.Shard(shards.Hosts) {
 		if !g.barred && hosts>>s&1 != 0 {
 			macs = append(macs, macOf(g.virtual, s))
 		}
@@ -222,7 +222,7 @@ func (g *shareGate) announce(hosts uint64) {
 }
 
 // bar has nothing forwarded, or again what is open. It returns when the workers keep to it.
-func (g *shareGate) bar(on bool) {
+func (g *shardGate) bar(on bool) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.barred = on
@@ -230,20 +230,20 @@ func (g *shareGate) bar(on bool) {
 	g.announce(g.part.Open.Hosts)
 }
 
-// Until implements right.Gate.
-func (g *shareGate) Until(deadline time.Time) {
+// Until implements lease.Gate.
+func (g *shardGate) Until(deadline time.Time) {
 	if was := g.deadline.Swap(&deadline); was != nil {
 		if late := time.Since(*was); late > 0 {
 			g.lapses.Add(1)
-			g.log.Warn("fleet_right_lapsed", "for", late.Round(time.Millisecond), "note", "nothing was forwarded meanwhile: etcd did not answer in time")
+			g.log.Warn("fleet_lease_lapsed", "for", late.Round(time.Millisecond), "note", "nothing was forwarded meanwhile: etcd did not answer in time")
 		}
 	}
-	g.rights.SetDeadline(deadline)
+	g.lease.SetDeadline(deadline)
 }
 
 // apply gives the workers their part, and returns when they keep to it. Management answers for it before, and no more
 // after.
-func (g *shareGate) apply() {
+func (g *shardGate) apply() {
 	g.part.Attracts &= g.part.Hold.Hosts
 	part := g.part
 	if g.barred {
@@ -251,44 +251,44 @@ func (g *shareGate) apply() {
 	}
 	g.answered.Store(answeredOf(&part))
 	had := g.opened.Swap(&part.Open)
-	_ = g.rights.Set(context.Background(), &part) // which does not end
-	if had == nil && part.Open != (lcore.Shares{}) || had != nil && *had != part.Open {
+	_ = g.lease.Set(context.Background(), &part) // which does not end
+	if had == nil && part.Open != (lcore.Shards{}) || had != nil && *had != part.Open {
 		hosts, groups := countOf(&part.Open)
-		g.log.Info("fleet_shares", "host_shares", hosts, "group_shares", groups)
+		g.log.Info("fleet_shards", "host_shards", hosts, "group_shards", groups)
 	}
 }
 
-// answeredOf returns the host shares that hosts are to reach here. One that was held may still be so when it is left.
+// answeredOf returns the host shards that hosts are to reach here. One that was held may still be so when it is left.
 func answeredOf(p *lcore.Part) uint64 { return (p.Open.Hosts | p.Attracts) &^ p.Leave.Hosts }
 
-// macOf returns the MAC address of a host share; that of share 0 is the fleet's.
-func macOf(fleet frame.MAC, s shares.Share) frame.MAC {
+// macOf returns the MAC address of a host shard; that of shard 0 is the fleet's.
+func macOf(fleet frame.MAC, s shards.Shard) frame.MAC {
 	fleet[5] = byte(s)
 	return fleet
 }
 
-// MACFor implements manage.Fleet. Who has no right any more does not answer: another may have the share.
-func (g *shareGate) MACFor(station frame.MAC) (mac frame.MAC, own bool) {
-	s := shares.OfHost(station)
+// MACFor implements manage.Fleet. Who has no lease any more does not answer: another may have the shard.
+func (g *shardGate) MACFor(station frame.MAC) (mac frame.MAC, own bool) {
+	s := shards.OfHost(station)
 	return macOf(g.virtual, s), g.answered.Load()>>s&1 != 0 && g.entitled()
 }
 
 // Has implements manage.Fleet.
-func (g *shareGate) Has(mac frame.MAC) bool {
-	s := shares.Share(mac[5])
-	return s < shares.Hosts && macOf(g.virtual, s) == mac && g.answered.Load()>>s&1 != 0 && g.entitled()
+func (g *shardGate) Has(mac frame.MAC) bool {
+	s := shards.Shard(mac[5])
+	return s < shards.Hosts && macOf(g.virtual, s) == mac && g.answered.Load()>>s&1 != 0 && g.entitled()
 }
 
-// remind has switches learn again where those host shares are whose turn has come since the last call: each has one a second. Else
-// they forget shares of hosts that only send.
-func (g *shareGate) remind(now time.Time) {
+// remind has switches learn again where those host shards are whose turn has come since the last call: each has one a second. Else
+// they forget shards of hosts that only send.
+func (g *shardGate) remind(now time.Time) {
 	if g.reminds.IsZero() {
 		g.reminds = now
 	}
-	turn := int64(now.Sub(g.reminds) / (time.Second / shares.Hosts))
+	turn := int64(now.Sub(g.reminds) / (time.Second / shards.Hosts))
 	var macs []frame.MAC
-	for g.turn = max(g.turn, turn-shares.Hosts); g.turn < turn; g.turn++ {
-		if mac := macOf(g.virtual, shares.Share(g.turn%shares.Hosts)); g.Has(mac) {
+	for g.turn = max(g.turn, turn-shards.Hosts); g.turn < turn; g.turn++ {
+		if mac := macOf(g.virtual, shards.Shard(g.turn%shards.Hosts)); g.Has(mac) {
 			macs = append(macs, mac)
 		}
 	}
@@ -298,26 +298,26 @@ func (g *shareGate) remind(now time.Time) {
 }
 
 // fleet is what the bridge tells others of its fleet.
-func (g *shareGate) fleet() ibside.Fleet { return fleetOf(g.name, g.founded.Load()) }
+func (g *shardGate) fleet() ibside.Fleet { return fleetOf(g.name, g.founded.Load()) }
 
-// comparedClock is the system's, compared with the TSC, by which workers end a right.
+// comparedClock is the system's, compared with the TSC, by which workers end a lease.
 type comparedClock struct {
-	right.SystemClock
+	lease.SystemClock
 	clocks *lcore.Clocks
 	log    *slog.Logger
 }
 
-// Agree implements right.Clock.
+// Agree implements lease.Clock.
 func (c *comparedClock) Agree() bool {
 	err := c.clocks.Agree()
 	if err != nil {
-		c.log.Error("fleet_clocks_apart", "error", err, "note", "the right is given up, and asked for anew")
+		c.log.Error("fleet_clocks_apart", "error", err, "note", "the lease is given up, and asked for anew")
 	}
 	return err == nil
 }
 
 // entitled reports whether the bridge may forward now.
-func (g *shareGate) entitled() bool {
+func (g *shardGate) entitled() bool {
 	until := g.deadline.Load()
 	return until != nil && time.Now().Before(*until)
 }

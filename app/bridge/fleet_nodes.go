@@ -11,7 +11,7 @@ import (
 	"causeway/lcore/manage"
 )
 
-// answerNodes answers ARP and ND on IPoIB for the RoCE hosts that the bridge has the shares of, where the port has IPoIB.
+// answerNodes answers ARP and ND on IPoIB for the RoCE hosts that the bridge has the shards of, where the port has IPoIB.
 func answerNodes(b *Bridge) *ipoib.Responder {
 	r := ipoib.Respond(ipoib.ResponderConfig{
 		Port: func() []ib.GID { return b.ibPort.Own().GIDs }, Log: b.log,

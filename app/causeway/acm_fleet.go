@@ -54,7 +54,7 @@ func fleetOwners(c *config.Config, stderr io.Writer) (map[netip.Addr]ib.GID, err
 			owners[h.Address] = gid
 		}
 	}
-	fmt.Fprintf(stderr, "causeway acm: the fleet's bridges have %s; write the files again when shares have moved for good\n", count(len(owners), "known host"))
+	fmt.Fprintf(stderr, "causeway acm: the fleet's bridges have %s; write the files again when shards have moved for good\n", count(len(owners), "known host"))
 	return owners, nil
 }
 

@@ -22,10 +22,10 @@ func TestDemoFleet(t *testing.T) {
 	out := p.stdout.String()
 	rest := out
 	for _, want := range []string{
-		`shares of hosts \+ of groups: ` + each, `to InfiniBand +to RoCE\n`, `sent +received +lost .* doubled +out of order\n`, `Shares: ` + each,
-		`m2 is killed \(SIGKILL\)\.\n`, `Lost \d+ in \S+, until the others carried on\. Shares: m1 32 \+ 2048, m2 none, m3 32 \+ 2048\.\n`,
-		`m2 is started again, and takes its part back\.\n`, `Shares: ` + each,
-		`m3 is drained .*\n`, `Shares: m1 32 \+ 2048, m2 32 \+ 2048, m3 none\.\n`, `m3 resumes .*\n`, `Shares: ` + each,
+		`shards of hosts \+ of groups: ` + each, `to InfiniBand +to RoCE\n`, `sent +received +lost .* doubled +out of order\n`, `Shards: ` + each,
+		`m2 is killed \(SIGKILL\)\.\n`, `Lost \d+ in \S+, until the others carried on\. Shards: m1 32 \+ 2048, m2 none, m3 32 \+ 2048\.\n`,
+		`m2 is started again, and takes its part back\.\n`, `Shards: ` + each,
+		`m3 is drained .*\n`, `Shards: m1 32 \+ 2048, m2 32 \+ 2048, m3 none\.\n`, `m3 resumes .*\n`, `Shards: ` + each,
 		`lost +to InfiniBand +to RoCE +within\n`, `no fault +\d+ +\d+ +\S+\nm2 is killed +[1-9]\d* +\d+ +\S+\nm2 is back .*\nm3 is drained .*\nm3 resumes .*\n`,
 		`\d+ messages sent in \d+ s, \d+ received, [1-9]\d* lost\.\n`, `Nothing came twice, and nothing out of order\. Each bridge accounts for every packet\.\n$`,
 	} {

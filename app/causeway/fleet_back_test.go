@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
 // data is where a server of etcd keeps what it has.
@@ -50,40 +50,40 @@ func (f *bridgeFleet) numbered(n int, such func(int) bool) (is int) {
 func (f *bridgeFleet) drains(others ...int) {
 	f.t.Helper()
 	f.drain(3)
-	f.share("all without the last", shares.Hosts/len(others), others...)
+	f.shard("all without the last", shards.Hosts/len(others), others...)
 	f.ctl(3, "fleet", "resume")
-	f.share("all with the last again", shares.Hosts/(len(others)+1), append(others, 3)...)
+	f.shard("all with the last again", shards.Hosts/(len(others)+1), append(others, 3)...)
 }
 
 // setBack has etcd be set back by a copy of its data, while one member is cut off from it, until the assignments' numbers are those
 // again that this one knows of others; and then lose all that it had.
-func (f *bridgeFleet) setBack(right time.Duration) {
-	f.during("etcd is set back while one is cut off", 5*right, func() {
+func (f *bridgeFleet) setBack(lease time.Duration) {
+	f.during("etcd is set back while one is cut off", 5*lease, func() {
 		copies := f.t.TempDir()
 		had := f.assignment()
 		f.replaced(func(n int) { f.segment.do(f.t, fmt.Sprintf("cp -a %s %s/%d", f.etcd[n].data(), copies, n)) })
 		f.drains(1, 2)
 		f.machine[2].do(f.t, "ip link set etcd down")
-		f.share("half each while one is cut off", shares.Hosts/2, 1, 3)
+		f.shard("half each while one is cut off", shards.Hosts/2, 1, 3)
 		last := f.numbered(1, func(int) bool { return true })
 		f.replaced(func(n int) {
 			f.segment.do(f.t, "rm -rf "+f.etcd[n].data())
 			f.segment.do(f.t, fmt.Sprintf("cp -a %s/%d %s", copies, n, f.etcd[n].data()))
 		})
 		f.numbered(1, func(is int) bool { return is < last })
-		f.share("half each after etcd was set back", shares.Hosts/2, 1, 3)
+		f.shard("half each after etcd was set back", shards.Hosts/2, 1, 3)
 		for f.numbered(1, func(int) bool { return true }) < last {
 			f.drains(1)
 		}
 		f.machine[2].do(f.t, "ip link set etcd up")
-		f.share("a third each after etcd was set back", shares.Hosts/3, 1, 2, 3)
+		f.shard("a third each after etcd was set back", shards.Hosts/3, 1, 2, 3)
 		f.gone += last - had
 	})
-	f.during("etcd has lost its data", 5*right, func() {
+	f.during("etcd has lost its data", 5*lease, func() {
 		had := f.assignment()
 		f.replaced(func(n int) { f.segment.do(f.t, "rm -rf "+f.etcd[n].data()) })
 		f.numbered(1, func(is int) bool { return is < had-f.gone })
-		f.share("a third each after etcd has lost its data", shares.Hosts/3, 1, 2, 3)
+		f.shard("a third each after etcd has lost its data", shards.Hosts/3, 1, 2, 3)
 		f.gone = had
 	})
 	f.spread()

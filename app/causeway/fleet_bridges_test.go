@@ -20,11 +20,11 @@ import (
 	"causeway/app/fleettest"
 	"causeway/app/segment"
 	"causeway/fleet/etcd/etcdtest"
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 	"causeway/ibside/fabric"
 )
 
-// fleetHosts are on RoCE, each of another share.
+// fleetHosts are on RoCE, each of another shard.
 const fleetHosts = 4
 
 // fleetFile is a member, with its number N.
@@ -50,7 +50,7 @@ GROUPS
 [fleet]
 name = "test"
 etcd = ["http://10.99.0.254:2370", "http://10.99.0.254:2371", "http://10.99.0.254:2372"]
-right_ms = 1000
+lease_ms = 1000
 [console]
 listen = ["unix:console.sock"]
 [log]
@@ -84,7 +84,7 @@ type voter struct {
 	program *program
 }
 
-// toIB is the group that all hosts send to; toRoCE those of the node, which are of several shares.
+// toIB is the group that all hosts send to; toRoCE those of the node, which are of several shards.
 const toIB = "239.1.2.1"
 
 var toRoCE = []string{"239.1.3.1", "239.1.3.2", "239.1.3.3", "239.1.3.4", "239.1.3.5", "239.1.3.6"}
@@ -234,28 +234,28 @@ func (f *bridgeFleet) ctl(n int, command ...string) string {
 	return says
 }
 
-// hostShares returns how many a member last said it has.
-func hostShares(p *program) (n int) {
+// hostShards returns how many a member last said it has.
+func hostShards(p *program) (n int) {
 	text := p.stderr.String()
-	if i := strings.LastIndex(text, `"fleet_shares"`); i >= 0 {
-		_, after, _ := strings.Cut(text[i:], `"host_shares":`)
+	if i := strings.LastIndex(text, `"fleet_shards"`); i >= 0 {
+		_, after, _ := strings.Cut(text[i:], `"host_shards":`)
 		_, _ = fmt.Sscan(after, &n) // a line that is being written has it later
 	}
 	return n
 }
 
-// share waits until these members have all host shares, each so many.
-func (f *bridgeFleet) share(what string, least int, members ...int) {
+// shard waits until these members have all host shards, each so many.
+func (f *bridgeFleet) shard(what string, least int, members ...int) {
 	f.t.Helper()
 	f.members[members[0]].await(what, func() bool {
 		sum := 0
 		for _, n := range members {
-			has := hostShares(f.members[n])
+			has := hostShards(f.members[n])
 			if sum += has; has < least {
 				return false
 			}
 		}
-		return sum == shares.Hosts
+		return sum == shards.Hosts
 	})
 }
 
@@ -263,26 +263,26 @@ func (f *bridgeFleet) share(what string, least int, members ...int) {
 func (f *bridgeFleet) differ() {
 	f.during("one has another configuration", 0, func() {
 		f.configure(3, "10.9.0.0/24", "10.8.0.0/15")
-		f.share("half each while one differs", shares.Hosts/2, 1, 2)
+		f.shard("half each while one differs", shards.Hosts/2, 1, 2)
 		if says := f.ctl(3, "show", "fleet"); !strings.Contains(says, `its configuration is not that of m1, m2: [policy] allow is ["10.8.0.0/15"] here, and ["10.9.0.0/24"] there`) {
 			f.t.Errorf("m3 says: %s", says)
 		}
 		f.configure(3, "10.8.0.0/15", "10.9.0.0/24")
-		f.share("a third each as they agree again", shares.Hosts/3, 1, 2, 3)
+		f.shard("a third each as they agree again", shards.Hosts/3, 1, 2, 3)
 	})
 }
 
 // dies has a member be killed, die with its machine, be said to be dead, and be stopped and go on.
-func (f *bridgeFleet) dies(right, moment time.Duration) {
+func (f *bridgeFleet) dies(lease, moment time.Duration) {
 	f.during("one is killed", moment, func() {
 		signalTo(f.t, f.members[1], syscall.SIGKILL)
-		f.share("half each after the kill", shares.Hosts/2, 2, 3)
+		f.shard("half each after the kill", shards.Hosts/2, 2, 3)
 		f.members[1].wait()
 	})
 	f.back(1)
-	f.during("one is killed with its witness, as a machine dies", right+moment, func() {
+	f.during("one is killed with its witness, as a machine dies", lease+moment, func() {
 		f.killBoth(2)
-		f.share("half each after the machine", shares.Hosts/2, 1, 3)
+		f.shard("half each after the machine", shards.Hosts/2, 1, 3)
 	})
 	f.back(2)
 	f.during("one is killed with its witness, and somebody says so", 2*moment, func() {
@@ -291,14 +291,14 @@ func (f *bridgeFleet) dies(right, moment time.Duration) {
 		if code := resign.wait(); code != exitOK || !strings.Contains(resign.stdout.String(), "m3 has ended") {
 			f.t.Errorf("resign: %d: %v%v", code, &resign.stdout, &resign.stderr)
 		}
-		f.share("half each after that", shares.Hosts/2, 1, 2)
+		f.shard("half each after that", shards.Hosts/2, 1, 2)
 	})
 	f.back(3)
-	f.during("one is stopped and goes on", right+moment, func() {
+	f.during("one is stopped and goes on", lease+moment, func() {
 		signalTo(f.t, f.members[2], syscall.SIGSTOP)
-		f.share("half each after the stop", shares.Hosts/2, 1, 3)
+		f.shard("half each after the stop", shards.Hosts/2, 1, 3)
 		signalTo(f.t, f.members[2], syscall.SIGCONT)
-		f.share("a third each after the stop", shares.Hosts/3, 1, 2, 3)
+		f.shard("a third each after the stop", shards.Hosts/3, 1, 2, 3)
 	})
 }
 
@@ -306,7 +306,7 @@ func (f *bridgeFleet) dies(right, moment time.Duration) {
 func (f *bridgeFleet) back(n int) {
 	f.during("it is back", 0, func() {
 		f.start(n)
-		f.share("a third each again", shares.Hosts/3, 1, 2, 3)
+		f.shard("a third each again", shards.Hosts/3, 1, 2, 3)
 	})
 }
 
@@ -337,51 +337,51 @@ func (f *bridgeFleet) killBoth(n int) {
 }
 
 // TestFleetOfBridges has three bridges share the work between a segment and a subnet, and be killed, stopped, ended and cut
-// from etcd. Nothing leaves twice or out of order, no two forward a share, and what is lost is bounded. CI's machine may be
+// from etcd. Nothing leaves twice or out of order, no two forward a shard, and what is lost is bounded. CI's machine may be
 // three times too busy.
 func TestFleetOfBridges(t *testing.T) {
-	const right, moment = time.Second, 3 * 150 * time.Millisecond
+	const lease, moment = time.Second, 3 * 150 * time.Millisecond
 	f := newFleet(t)
 	f.keys = "without_etcd = \"unanimous\"\n"
 	for n := range 3 {
 		f.start(n + 1)
 	}
-	all := func(what string) { f.share(what, shares.Hosts/3, 1, 2, 3) }
+	all := func(what string) { f.shard(what, shards.Hosts/3, 1, 2, 3) }
 	all("a third each")
 	f.spread()
 	f.during("no fault", 0, func() {})
 	f.during("one ends", 0, func() {
 		f.members[2].end(syscall.SIGTERM)
-		f.share("half each", shares.Hosts/2, 1, 3)
+		f.shard("half each", shards.Hosts/2, 1, 3)
 	})
 	f.back(2)
 	f.during("one is drained and resumes", 0, func() {
 		f.drain(1)
-		f.share("half each after the drain", shares.Hosts/2, 2, 3)
+		f.shard("half each after the drain", shards.Hosts/2, 2, 3)
 		f.ctl(1, "fleet", "resume")
 		all("a third each after the drain")
 	})
-	f.slowed(right)
-	f.during("a host's share is pinned to each, and moved", 0, func() { f.pin() })
+	f.slowed(lease)
+	f.during("a host's shard is pinned to each, and moved", 0, func() { f.pin() })
 	f.listed()
-	f.dies(right, moment)
-	f.successorStops(right + moment)
-	f.during("each of etcd's servers is killed, the leader among them", right, func() {
+	f.dies(lease, moment)
+	f.successorStops(lease + moment)
+	f.during("each of etcd's servers is killed, the leader among them", lease, func() {
 		for n, v := range f.etcd {
 			signalTo(t, v.program, syscall.SIGKILL)
 			v.program.wait()
-			time.Sleep(right)
+			time.Sleep(lease)
 			f.vote(n, v.dir)
 			f.caughtUp(n)
 		}
 	})
 	f.stands()
-	f.disks(right)
+	f.disks(lease)
 	f.differ()
-	f.cuts(right, moment)
-	f.without(right, all)
-	f.setBack(right)
+	f.cuts(lease, moment)
+	f.without(lease, all)
+	f.setBack(lease)
 	t.Log("\n" + f.ctl(1, "show", "fleet"))
-	t.Log("\n" + f.ctl(2, "show", "shares"))
+	t.Log("\n" + f.ctl(2, "show", "shards"))
 	f.conserved()
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"causeway/app/fleettest"
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
 // bed is where the fleet is.
@@ -25,32 +25,32 @@ func (f *bridgeFleet) bed() *fleettest.Bed {
 }
 
 // cuts has the second member lose what it can lose, and have it again.
-func (f *bridgeFleet) cuts(right, moment time.Duration) {
-	for _, c := range f.bed().Cuts(right, moment) {
+func (f *bridgeFleet) cuts(lease, moment time.Duration) {
+	for _, c := range f.bed().Cuts(lease, moment) {
 		if f.behind = 0; c.Behind {
 			f.behind = c.Most
 		}
 		f.during(c.What, c.Most, func() {
 			f.late = c.Take()
-			f.share("half each: "+c.What, shares.Hosts/2, 1, 3)
+			f.shard("half each: "+c.What, shards.Hosts/2, 1, 3)
 			c.Mend()
-			f.share("a third each again: "+c.What, shares.Hosts/3, 1, 2, 3)
+			f.shard("a third each again: "+c.What, shards.Hosts/3, 1, 2, 3)
 		})
 	}
 	f.behind = 0
-	f.apart(right)
+	f.apart(lease)
 }
 
-// apart has two members not hear each other on either fabric, for longer than a right. All else hear them, and they hear all else: nobody
+// apart has two members not hear each other on either fabric, for longer than a lease. All else hear them, and they hear all else: nobody
 // is lost, and nothing changes.
-func (f *bridgeFleet) apart(right time.Duration) {
+func (f *bridgeFleet) apart(lease time.Duration) {
 	before, bed := f.assignment(), f.bed()
 	f.during("two do not hear each other", 0, func() {
 		bed.Apart(true)
 		for _, way := range []string{"ethernet", "infiniband"} {
 			f.hears(2, "m3", way, "down")
 		}
-		time.Sleep(3 * right / 2)
+		time.Sleep(3 * lease / 2)
 		bed.Apart(false)
 		for _, way := range []string{"ethernet", "infiniband"} {
 			f.hears(2, "m3", way, "up")
@@ -73,16 +73,16 @@ func (f *bridgeFleet) hears(n int, other, on, state string) {
 }
 
 // slowed drains the first member while something hinders it, several times, and has it resume.
-func (f *bridgeFleet) slowed(right time.Duration) {
-	for _, h := range f.bed().Hindrances(right) {
+func (f *bridgeFleet) slowed(lease time.Duration) {
+	for _, h := range f.bed().Hindrances(lease) {
 		what := h.What + " is drained and resumes"
 		f.during(what, 0, func() {
 			h.During(func() {
 				for range 5 {
 					f.drain(1)
-					f.share("half each: "+what, shares.Hosts/2, 2, 3)
+					f.shard("half each: "+what, shards.Hosts/2, 2, 3)
 					f.ctl(1, "fleet", "resume")
-					f.share("a third each again: "+what, shares.Hosts/3, 1, 2, 3)
+					f.shard("a third each again: "+what, shards.Hosts/3, 1, 2, 3)
 				}
 			})
 		})
@@ -90,25 +90,25 @@ func (f *bridgeFleet) slowed(right time.Duration) {
 }
 
 // without has the members be without etcd. They go on, but not when one of them has died.
-func (f *bridgeFleet) without(right time.Duration, all func(what string)) {
-	f.during("etcd is stopped for two rights, and goes on", 0, func() {
+func (f *bridgeFleet) without(lease time.Duration, all func(what string)) {
+	f.during("etcd is stopped for two leases, and goes on", 0, func() {
 		f.voters(syscall.SIGSTOP)
-		time.Sleep(2 * right)
+		time.Sleep(2 * lease)
 		f.voters(syscall.SIGCONT)
 		for n := range f.etcd {
 			f.caughtUp(n)
 		}
 		all("a third each after etcd")
 	})
-	// Until etcd has a leader again, who has promised may propose, and heirs have seen all.
-	f.during("one is killed while etcd is stopped", 5*right, func() {
+	// Until etcd has a leader again, who has promised may propose, and successors have seen all.
+	f.during("one is killed while etcd is stopped", 5*lease, func() {
 		f.voters(syscall.SIGSTOP)
-		time.Sleep(right)
+		time.Sleep(lease)
 		signalTo(f.t, f.members[3], syscall.SIGKILL)
 		f.members[3].wait()
-		time.Sleep(2 * right)
+		time.Sleep(2 * lease)
 		f.voters(syscall.SIGCONT)
-		f.share("half each after etcd", shares.Hosts/2, 1, 2)
+		f.shard("half each after etcd", shards.Hosts/2, 1, 2)
 	})
 	f.back(3)
 }

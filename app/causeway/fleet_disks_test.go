@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"causeway/fleet/etcd/etcdtest"
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
-// stalledFor is how long a disk is stalled: longer than a right, and six of etcd's elections.
+// stalledFor is how long a disk is stalled: longer than a lease, and six of etcd's elections.
 const stalledFor = 1500 * time.Millisecond
 
 // disk returns where one of etcd's servers keeps its data: a file system of its own, which can be frozen. It is mounted where
@@ -78,13 +78,13 @@ func (f *bridgeFleet) leads(servers ...int) int {
 
 // disks stalls the disk of etcd's leader, which goes on to say that it leads, and takes requests, but completes none. Members
 // that ask it or watch there must get on by the others.
-func (f *bridgeFleet) disks(right time.Duration) {
-	const what = "the disk of etcd's leader is stalled for longer than a right"
+func (f *bridgeFleet) disks(lease time.Duration) {
+	const what = "the disk of etcd's leader is stalled for longer than a lease"
 	if f.noDisks != "" {
 		f.t.Logf("LEFT OUT: %s: a file cannot be mounted here: %s", what, f.noDisks)
 		return
 	}
-	f.during(what, right, func() {
+	f.during(what, lease, func() {
 		leader := f.leads(0, 1, 2)
 		if leader < 0 {
 			f.t.Fatal("etcd has no leader")
@@ -99,5 +99,5 @@ func (f *bridgeFleet) disks(right time.Duration) {
 		})
 		f.caughtUp(leader)
 	})
-	f.share("a third each after the stalled disk", shares.Hosts/3, 1, 2, 3)
+	f.shard("a third each after the stalled disk", shards.Hosts/3, 1, 2, 3)
 }

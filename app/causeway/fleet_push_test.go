@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
 // sharedByAll is what is pushed first: less than the members' files have.
@@ -65,12 +65,12 @@ func TestFleetPush(t *testing.T) {
 	f.keys = "configuration = \"etcd\"\n"
 	f.start(1)
 	f.start(2)
-	f.share("half each", shares.Hosts/2, 1, 2)
+	f.shard("half each", shards.Hosts/2, 1, 2)
 	f.pushed(f.push("[bridge]\nname = \"x\"\n"), exitFailed, "shared.toml:2: bridge: name is each member's own")
 	f.pushed(f.push(sharedByAll), exitOK, "m1 has it.\nm2 has it.\nFleet test has configuration 1.")
-	f.share("half each after the push", shares.Hosts/2, 1, 2)
+	f.shard("half each after the push", shards.Hosts/2, 1, 2)
 	f.start(3)
-	f.share("a third each", shares.Hosts/3, 1, 2, 3)
+	f.shard("a third each", shards.Hosts/3, 1, 2, 3)
 	is := func(what string, times int) {
 		t.Helper()
 		f.pushed(f.push(""), exitOK, "Fleet test has configuration 1, which process ", "m1      1", "m2      1", "m3      1")
@@ -105,5 +105,5 @@ func TestFleetPush(t *testing.T) {
 	f.numbered(1, func(is int) bool { return is > 0 })
 	f.members[1].await("that etcd has it again", func() bool { return strings.Contains(f.ctl(2, "show", "fleet"), "version 1 by m1, m2, m3.") })
 	is("etcd has lost its data", 5)
-	f.share("a third each at the end", shares.Hosts/3, 1, 2, 3)
+	f.shard("a third each at the end", shards.Hosts/3, 1, 2, 3)
 }

@@ -23,8 +23,8 @@ import (
 
 	"causeway/app/bridge"
 	"causeway/config"
-	"causeway/fleet/right"
-	"causeway/fleet/shares"
+	"causeway/fleet/lease"
+	"causeway/fleet/shards"
 )
 
 // fleetRehearsal is a member that forwards nothing: it shows what a bridge in its place would do.
@@ -39,7 +39,7 @@ func rehearsalFlags(fs *flag.FlagSet) *fleetRehearsal {
 	fs.StringVar(&r.Fleet.Name, "fleet", "rehearsal", "rehearse: the fleet's `NAME`, which no fleet of bridges has")
 	fs.StringVar(&r.name, "name", "", "rehearse: this member's `NAME`")
 	fs.Float64Var(&r.Weight, "weight", 1, "rehearse: this member's `WEIGHT`")
-	fs.DurationVar(&r.Right, "right", right.DefaultRight, "rehearse: how long a right lasts, a `TIME` that all members have")
+	fs.DurationVar(&r.Lease, "lease", lease.DefaultLease, "rehearse: how long a lease lasts, a `TIME` that all members have")
 	fs.StringVar(&r.CA, "ca", "", "rehearse: the `FILE` with the certificate of the authority for etcd's servers")
 	fs.StringVar(&r.Cert, "cert", "", "rehearse: the `FILE` with this member's certificate")
 	fs.StringVar(&r.Key, "key", "", "rehearse: the `FILE` with its key")
@@ -60,7 +60,7 @@ func (r *fleetRehearsal) check() error {
 	if wrong != nil {
 		return wrong
 	}
-	return shares.Check([]shares.Member{{Name: r.name, Weight: max(r.Weight, 1)}})
+	return shards.Check([]shards.Member{{Name: r.name, Weight: max(r.Weight, 1)}})
 }
 
 // run takes part until SIGINT or SIGTERM, and resigns.
@@ -71,8 +71,8 @@ func (r *fleetRehearsal) run(asJSON bool, in io.Reader, out io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	m, err := right.New(right.Config{Name: r.name, Weight: r.Weight, Process: rand.Uint64(), Store: store,
-		Gate: &shownGate{out: out, json: asJSON}, Right: r.Right})
+	m, err := lease.New(lease.Config{Name: r.name, Weight: r.Weight, Process: rand.Uint64(), Store: store,
+		Gate: &shownGate{out: out, json: asJSON}, Lease: r.Lease})
 	if err != nil {
 		return errors.Join(err, end())
 	}
@@ -81,11 +81,11 @@ func (r *fleetRehearsal) run(asJSON bool, in io.Reader, out io.Writer) error {
 }
 
 // obey reads new weights, a line each.
-func obey(ctx context.Context, m *right.Member, in io.Reader, out io.Writer) {
+func obey(ctx context.Context, m *lease.Member, in io.Reader, out io.Writer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		word, number, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
 		w, err := strconv.ParseFloat(number, 64)
-		if word != "weight" || err != nil || shares.Check([]shares.Member{{Name: "x", Weight: max(w, 1)}}) != nil || w < 0 {
+		if word != "weight" || err != nil || shards.Check([]shards.Member{{Name: "x", Weight: max(w, 1)}}) != nil || w < 0 {
 			fmt.Fprintf(out, "%q is not understood; say weight NUMBER, 0 to be drained\n", lines.Text())
 			continue
 		}
@@ -99,7 +99,7 @@ type shownGate struct {
 	json     bool
 	mu       sync.Mutex
 	deadline time.Time
-	leaving  []shares.Share
+	leaving  []shards.Shard
 }
 
 // gateEvent is a line of JSON. Times are of the machine's monotonic clock, in nanoseconds.
@@ -107,46 +107,46 @@ type gateEvent struct {
 	At     int64          `json:"at"`
 	Event  string         `json:"event"` // open, close, until
 	Until  int64          `json:"until,omitempty"`
-	Shares []shares.Share `json:"shares,omitempty"`
+	Shards []shards.Shard `json:"shards,omitempty"`
 }
 
-// Open implements right.Gate.
-func (g *shownGate) Open(all []shares.Share, _ right.Carried) { g.show("open", all) }
+// Open implements lease.Gate.
+func (g *shownGate) Open(all []shards.Shard, _ lease.Carried) { g.show("open", all) }
 
-// Close implements right.Gate.
-func (g *shownGate) Close(all []shares.Share) { g.show("close", all) }
+// Close implements lease.Gate.
+func (g *shownGate) Close(all []shards.Shard) { g.show("close", all) }
 
-// Leave implements right.Gate.
-func (g *shownGate) Leave(all []shares.Share) bool {
+// Leave implements lease.Gate.
+func (g *shownGate) Leave(all []shards.Shard) bool {
 	g.leaving = all
 	return true
 }
 
-// Stay implements right.Gate.
-func (g *shownGate) Stay(all []shares.Share, _ []string) {
-	g.leaving = slices.DeleteFunc(slices.Clone(g.leaving), func(s shares.Share) bool { return slices.Contains(all, s) })
+// Stay implements lease.Gate.
+func (g *shownGate) Stay(all []shards.Shard, _ []string) {
+	g.leaving = slices.DeleteFunc(slices.Clone(g.leaving), func(s shards.Shard) bool { return slices.Contains(all, s) })
 }
 
-// Left implements right.Gate. Nothing is forwarded in a rehearsal, so nothing was carried.
-func (g *shownGate) Left([]string) right.Carried {
+// Left implements lease.Gate. Nothing is forwarded in a rehearsal, so nothing was carried.
+func (g *shownGate) Left([]string) lease.Carried {
 	g.Close(g.leaving)
-	return right.Carried{}
+	return lease.Carried{}
 }
 
-// Hold implements right.Gate.
-func (g *shownGate) Hold([]shares.Share) bool { return true }
+// Hold implements lease.Gate.
+func (g *shownGate) Hold([]shards.Shard) bool { return true }
 
-// Attract implements right.Gate.
-func (g *shownGate) Attract([]shares.Share) {}
+// Attract implements lease.Gate.
+func (g *shownGate) Attract([]shards.Shard) {}
 
-// Drop implements right.Gate.
-func (g *shownGate) Drop([]shares.Share) {}
+// Drop implements lease.Gate.
+func (g *shownGate) Drop([]shards.Shard) {}
 
-// Until implements right.Gate. A right that ran out before it was renewed is told.
+// Until implements lease.Gate. A lease that ran out before it was renewed is told.
 func (g *shownGate) Until(deadline time.Time) {
 	now := time.Now()
 	if late := now.Sub(g.deadline); !g.json && !g.deadline.IsZero() && late > 0 {
-		fmt.Fprintf(g.out, "%s nothing was forwarded for %v: no right\n", now.Format("15:04:05.000"), late.Round(time.Millisecond))
+		fmt.Fprintf(g.out, "%s nothing was forwarded for %v: no lease\n", now.Format("15:04:05.000"), late.Round(time.Millisecond))
 	}
 	g.deadline = deadline
 	if g.json {
@@ -154,18 +154,18 @@ func (g *shownGate) Until(deadline time.Time) {
 	}
 }
 
-func (g *shownGate) show(event string, all []shares.Share) {
+func (g *shownGate) show(event string, all []shards.Shard) {
 	if g.json {
-		g.write(gateEvent{At: monotonic(), Event: event, Shares: all})
+		g.write(gateEvent{At: monotonic(), Event: event, Shards: all})
 		return
 	}
 	hosts := 0
 	for _, s := range all {
-		if s < shares.Hosts {
+		if s < shards.Hosts {
 			hosts++
 		}
 	}
-	fmt.Fprintf(g.out, "%s %-5s %d host shares, %d group shares\n", time.Now().Format("15:04:05.000"), event, hosts, len(all)-hosts)
+	fmt.Fprintf(g.out, "%s %-5s %d host shards, %d group shards\n", time.Now().Format("15:04:05.000"), event, hosts, len(all)-hosts)
 }
 
 func (g *shownGate) write(e gateEvent) {

@@ -13,21 +13,21 @@ import (
 	"time"
 
 	"causeway/fleet/etcd/etcdtest"
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
-// held is a time in which a member would have forwarded a share.
+// held is a time in which a member would have forwarded a shard.
 type held struct {
 	name       string
 	from, till int64
 }
 
-// forwardings reads what a member told, and adds to what each share was forwarded by.
-func forwardings(t *testing.T, name, told string, all map[shares.Share][]held) {
+// forwardings reads what a member told, and adds to what each shard was forwarded by.
+func forwardings(t *testing.T, name, told string, all map[shards.Shard][]held) {
 	t.Helper()
-	open, until := map[shares.Share]int64{}, int64(0)
-	// pass ends what is open, or goes on with it, at a time, by a right that lasted so long.
-	pass := func(at int64, which []shares.Share, on bool) {
+	open, until := map[shards.Shard]int64{}, int64(0)
+	// pass ends what is open, or goes on with it, at a time, by a lease that lasted so long.
+	pass := func(at int64, which []shards.Shard, on bool) {
 		for _, s := range which {
 			if from, ok := open[s]; ok && min(at, until) > from {
 				all[s] = append(all[s], held{name, from, min(at, until)})
@@ -37,7 +37,7 @@ func forwardings(t *testing.T, name, told string, all map[shares.Share][]held) {
 			}
 		}
 	}
-	every := func() (which []shares.Share) {
+	every := func() (which []shards.Shard) {
 		for s := range open {
 			which = append(which, s)
 		}
@@ -54,7 +54,7 @@ func forwardings(t *testing.T, name, told string, all map[shares.Share][]held) {
 			pass(e.At, every(), true)
 			until = e.Until
 		default:
-			pass(e.At, e.Shares, e.Event == "open")
+			pass(e.At, e.Shards, e.Event == "open")
 		}
 	}
 	pass(max(last, until), every(), false)
@@ -64,7 +64,7 @@ func forwardings(t *testing.T, name, told string, all map[shares.Share][]held) {
 type rehearsed struct {
 	t    *testing.T
 	args []string
-	all  map[shares.Share][]held
+	all  map[shards.Shard][]held
 }
 
 func (r *rehearsed) start(name string) *program {
@@ -83,13 +83,13 @@ func (r *rehearsed) ended(name string, p *program) {
 
 // owns counts what a member has open by what it told.
 func owns(p *program) int {
-	open := map[shares.Share]bool{}
+	open := map[shards.Shard]bool{}
 	for line := range strings.Lines(p.stdout.String()) {
 		var e gateEvent
 		if json.Unmarshal([]byte(line), &e) != nil {
 			continue
 		}
-		for _, s := range e.Shares {
+		for _, s := range e.Shards {
 			open[s] = e.Event == "open"
 		}
 	}
@@ -102,8 +102,8 @@ func owns(p *program) int {
 	return n
 }
 
-// share waits until members have so many shares each, all together all of them.
-func share(what string, least int, members ...*program) {
+// shard waits until members have so many shards each, all together all of them.
+func shard(what string, least int, members ...*program) {
 	members[0].t.Helper()
 	members[0].await(what, func() bool {
 		sum := 0
@@ -113,36 +113,36 @@ func share(what string, least int, members ...*program) {
 				return false
 			}
 		}
-		return sum == shares.Count
+		return sum == shards.Count
 	})
 }
 
 // TestFleetRehearsal has three members share the work by a real etcd, while one is killed, one is stopped and goes on, and
-// etcd is stopped, too: at no time do two forward one share.
+// etcd is stopped, too: at no time do two forward one shard.
 func TestFleetRehearsal(t *testing.T) {
 	t.Parallel()
 	url, etcd := etcdtest.Start(t)
-	r := &rehearsed{t, []string{"fleet", "rehearse", "-json", "-etcd", url}, map[shares.Share][]held{}}
+	r := &rehearsed{t, []string{"fleet", "rehearse", "-json", "-etcd", url}, map[shards.Shard][]held{}}
 	a, b, c := r.start("a"), r.start("b"), r.start("c")
-	share("a third each", shares.Count/3-1, a, b, c)
+	shard("a third each", shards.Count/3-1, a, b, c)
 	signalTo(t, a, syscall.SIGKILL)
 	began := time.Now()
-	share("half each", shares.Count/2-1, b, c)
-	t.Logf("a killed: all of its shares have another after %v", time.Since(began))
+	shard("half each", shards.Count/2-1, b, c)
+	t.Logf("a killed: all of its shards have another after %v", time.Since(began))
 	a.wait()
 	r.ended("a", a)
 	a = r.start("a")
-	share("a third each again", shares.Count/3-1, a, b, c)
+	shard("a third each again", shards.Count/3-1, a, b, c)
 	signalTo(t, b, syscall.SIGSTOP)
 	began = time.Now()
-	a.await("all of b's", func() bool { return owns(a)+owns(c) == shares.Count })
-	t.Logf("b stopped: all of its shares have another after %v", time.Since(began))
+	a.await("all of b's", func() bool { return owns(a)+owns(c) == shards.Count })
+	t.Logf("b stopped: all of its shards have another after %v", time.Since(began))
 	signalTo(t, b, syscall.SIGCONT)
-	share("a third each after b went on", shares.Count/3-1, a, b, c)
+	shard("a third each after b went on", shards.Count/3-1, a, b, c)
 	sendSignal(t, etcd, syscall.SIGSTOP)
-	time.Sleep(2500 * time.Millisecond) // all rights run out
+	time.Sleep(2500 * time.Millisecond) // all leases run out
 	sendSignal(t, etcd, syscall.SIGCONT)
-	share("a third each after etcd went on", shares.Count/3-1, a, b, c)
+	shard("a third each after etcd went on", shards.Count/3-1, a, b, c)
 	for name, p := range map[string]*program{"a": a, "b": b, "c": c} {
 		p.end(syscall.SIGTERM)
 		r.ended(name, p)
@@ -155,8 +155,8 @@ func TestFleetRehearsal(t *testing.T) {
 			}
 		}
 	}
-	if len(r.all) != shares.Count {
-		t.Errorf("%d shares were forwarded, of %d", len(r.all), shares.Count)
+	if len(r.all) != shards.Count {
+		t.Errorf("%d shards were forwarded, of %d", len(r.all), shards.Count)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"causeway/app/bridge"
 	"causeway/config"
 	"causeway/fleet/etcd"
-	"causeway/fleet/right"
+	"causeway/fleet/lease"
 	"causeway/fleet/whereabouts"
 )
 
@@ -62,9 +62,9 @@ func (r *fleetResignation) run(out io.Writer) error {
 			return err
 		}
 	}
-	patience := max(cfg.Fleet.Right, time.Second)
+	patience := max(cfg.Fleet.Lease, time.Second)
 	if r.off != "" {
-		patience *= 3 // for one right it looks whether the other renews
+		patience *= 3 // for one lease it looks whether the other renews
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -78,25 +78,25 @@ func (r *fleetResignation) run(out io.Writer) error {
 	}
 	ended, err := r.ended(ctx, last.Where)
 	if err != nil && r.off != "" {
-		ended, err = isSilent(ctx, store, last, cfg.Fleet.Right)
+		ended, err = isSilent(ctx, store, last, cfg.Fleet.Lease)
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("whether %s has ended is not known here: %w; its shares have others when its right has run out. "+
+		return fmt.Errorf("whether %s has ended is not known here: %w; its shards have others when its lease has run out. "+
 			"If its machine is off for certain, say -off %s", name, err, name)
 	case !ended:
 		return fmt.Errorf("%s runs; stop it first", name)
 	}
-	if err := right.End(ctx, store, last); err != nil {
+	if err := lease.End(ctx, store, last); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s has ended; the fleet %s knows.\n", name, cfg.Fleet.Name)
 	return nil
 }
 
-// isSilent reports whether a member renews nothing for as long as a right lasts. One that etcd does not hear may run all the
+// isSilent reports whether a member renews nothing for as long as a lease lasts. One that etcd does not hear may run all the
 // same: that is the operator's to know.
-func isSilent(ctx context.Context, store *etcd.Store, last right.Record, lasts time.Duration) (bool, error) {
+func isSilent(ctx context.Context, store *etcd.Store, last lease.Record, lasts time.Duration) (bool, error) {
 	select {
 	case <-time.After(lasts):
 	case <-ctx.Done():

@@ -12,10 +12,10 @@ import (
 
 	"causeway/fleet/etcd"
 	"causeway/fleet/etcd/etcdtest"
-	"causeway/fleet/right"
+	"causeway/fleet/lease"
 )
 
-// TestResignOff: an operator says that a bridge of another machine has ended, unless that one still renews its right.
+// TestResignOff: an operator says that a bridge of another machine has ended, unless that one still renews its lease.
 func TestResignOff(t *testing.T) {
 	url, _ := etcdtest.Start(t)
 	client, err := etcd.Dial(etcd.Config{Endpoints: []string{url}})
@@ -24,7 +24,7 @@ func TestResignOff(t *testing.T) {
 	}
 	defer client.Close()
 	store := etcd.New(client, "east")
-	m1 := right.Record{Member: "m1", Process: 7, Claim: 1, Where: "another-boot/pid:[1]/2/3"}
+	m1 := lease.Record{Member: "m1", Process: 7, Claim: 1, Where: "another-boot/pid:[1]/2/3"}
 	renew := func() {
 		t.Helper()
 		m1.Renewals++
@@ -35,7 +35,7 @@ func TestResignOff(t *testing.T) {
 	renew()
 	file := filepath.Join(t.TempDir(), "causeway.toml")
 	text := fmt.Sprintf("[bridge]\nname = \"m2\"\n[roce]\nport = \"ring\"\naddresses = [\"10.9.0.252/24\"]\n[ib]\nport = \"fabric:\"\n[policy]\nallow = [\"10.9.0.0/24\"]\n"+
-		"[fleet]\nname = \"east\"\netcd = [%q]\nright_ms = 500\n", url)
+		"[fleet]\nname = \"east\"\netcd = [%q]\nlease_ms = 500\n", url)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -7,27 +7,27 @@ import (
 	"syscall"
 	"time"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
-// successorStops has a member stand still while it gets shares of one that is drained, until the third one has them all. When it goes on
+// successorStops has a member stand still while it gets shards of one that is drained, until the third one has them all. When it goes on
 // it may say nothing of what it was about to have.
 func (f *bridgeFleet) successorStops(most time.Duration) {
 	const times = 3
-	f.during("a successor is stopped while shares pass to it", times*most, func() {
+	f.during("a successor is stopped while shards pass to it", times*most, func() {
 		for i := range times {
 			began := time.Now()
 			drain := f.program(f.segment, os.Args[0], "ctl", "-s", f.console(1), "fleet", "drain")
 			time.Sleep(time.Duration(10+15*i) * time.Millisecond)
 			signalTo(f.t, f.members[2], syscall.SIGSTOP)
 			drain.wait()
-			f.share("all while the successor stands still", shares.Hosts, 3)
+			f.shard("all while the successor stands still", shards.Hosts, 3)
 			time.Sleep(2*time.Second - time.Since(began))
 			signalTo(f.t, f.members[2], syscall.SIGCONT)
-			f.share("half each when it goes on", shares.Hosts/2, 2, 3)
+			f.shard("half each when it goes on", shards.Hosts/2, 2, 3)
 			f.switched()
 			f.ctl(1, "fleet", "resume")
-			f.share("a third each after that", shares.Hosts/3, 1, 2, 3)
+			f.shard("a third each after that", shards.Hosts/3, 1, 2, 3)
 		}
 	})
 }
@@ -39,9 +39,9 @@ func (f *bridgeFleet) stands() {
 		for n, v := range f.etcd {
 			signalTo(f.t, v.program, syscall.SIGSTOP)
 			f.drain(1)
-			f.share("half each while a server of etcd stands still", shares.Hosts/2, 2, 3)
+			f.shard("half each while a server of etcd stands still", shards.Hosts/2, 2, 3)
 			f.ctl(1, "fleet", "resume")
-			f.share("a third each while a server of etcd stands still", shares.Hosts/3, 1, 2, 3)
+			f.shard("a third each while a server of etcd stands still", shards.Hosts/3, 1, 2, 3)
 			signalTo(f.t, v.program, syscall.SIGCONT)
 			f.caughtUp(n)
 		}

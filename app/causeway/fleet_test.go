@@ -21,16 +21,16 @@ func TestFleetPlan(t *testing.T) {
 	}
 	host := []string{"-host", "02:00:00:00:00:01", "-group", "ff12:401b:ffff::1"}
 	before := plan(host...)
-	if m := before.Members; len(m) != 3 || m[0].Hosts != 16 || m[2].Hosts != 32 || m[1].Groups != 1024 || m[2].Groups != 2048 || len(m[0].Heirs) != 2 {
+	if m := before.Members; len(m) != 3 || m[0].Hosts != 16 || m[2].Hosts != 32 || m[1].Groups != 1024 || m[2].Groups != 2048 || len(m[0].Successors) != 2 {
 		t.Errorf("%+v", before)
 	}
 	gone := before.Keys[0].Owner
 	after := plan(append(host, "-gone", gone)...)
-	if len(after.Members) != 2 || after.Moved != 0 || after.Keys[0].Owner != before.Keys[0].Heir || after.Keys[0].Share != before.Keys[0].Share {
+	if len(after.Members) != 2 || after.Moved != 0 || after.Keys[0].Owner != before.Keys[0].Successor || after.Keys[0].Shard != before.Keys[0].Shard {
 		t.Errorf("%s goes: %+v, then %+v", gone, before, after)
 	}
 	code, stdout, _ := try("fleet", "plan", "-member", "a", "-member", "b", "-host", "02:00:00:00:00:01", "-gone", "b")
-	if code != exitOK || !strings.Contains(stdout, "MEMBER") || !strings.Contains(stdout, "0 shares moved") || !strings.Contains(stdout, "02:00:00:00:00:01  host/") {
+	if code != exitOK || !strings.Contains(stdout, "MEMBER") || !strings.Contains(stdout, "0 shards moved") || !strings.Contains(stdout, "02:00:00:00:00:01  host/") {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }
@@ -50,7 +50,7 @@ func TestFleetPlanMistakes(t *testing.T) {
 		"fleet rehearse -name a -etcd 10.0.0.1":  "is no URL of a server",
 		"fleet rehearse -name a -etcd https://a": "there is no ca",
 		"fleet rehearse -name a -etcd http://a -ca /nosuch -cert a":      "cert and key go together",
-		"fleet rehearse -name a -etcd http://a -ca /nosuch -right 100ms": "a right of 100ms is out of range; use 200 to 60000 ms",
+		"fleet rehearse -name a -etcd http://a -ca /nosuch -lease 100ms": "a lease of 100ms is out of range; use 200 to 60000 ms",
 		"fleet rehearse -name a -etcd http://a -ca /nosuch -fleet a/b":   "is not a fleet's",
 		"fleet plan -member a -host 1":                                   "write it as 02:00:00:00:00:01",
 		"fleet plan -member a -group 239.1.1.1x":                         "239.1.1.1x",

@@ -147,9 +147,20 @@ func (f *bridgeFleet) during(what string, most time.Duration, happens func()) {
 	f.settled()
 	stretch := fleettest.Bound(f.t)
 	happens()
+	f.passed()
 	next, until := f.assignment(), f.capture.Boundary()
 	f.traffic.judge(what, stretch(most)+f.late, next, until)
 	f.late = 0
+}
+
+// passed waits until members forward what the newest assignment gives them, and no more: what they forward by one is counted with it.
+func (f *bridgeFleet) passed() {
+	f.t.Helper()
+	for _, n := range f.running() {
+		f.members[n].await("that shards have passed", func() bool {
+			return fleettest.Passed(fmt.Sprint("m", n), f.ctl(n, "show", "fleet"), f.ctl(n, "show", "shards"))
+		})
+	}
 }
 
 // running are the members that run.

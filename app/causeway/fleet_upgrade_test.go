@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
 // TestFleetUpgrade upgrades three bridges one by one, from the build that CAUSEWAY_FLEET_BEFORE names to this one, under traffic,
@@ -22,7 +22,7 @@ func TestFleetUpgrade(t *testing.T) {
 	}
 	f := newFleet(t)
 	f.keys, f.build = "without_etcd = \"unanimous\"\n", before
-	all := func(what string) { f.share(what, shares.Hosts/3, 1, 2, 3) }
+	all := func(what string) { f.shard(what, shards.Hosts/3, 1, 2, 3) }
 	for n := range 3 {
 		f.start(n + 1)
 	}
@@ -37,7 +37,7 @@ func TestFleetUpgrade(t *testing.T) {
 		for m := 1; m <= 3; m++ {
 			f.during(fmt.Sprintf("m%d is drained and resumes, while %d are upgraded", m, n), 0, func() {
 				f.ctl(m, "fleet", "drain")
-				f.share("half each: builds are mixed", shares.Hosts/2, slices.DeleteFunc([]int{1, 2, 3}, func(x int) bool { return x == m })...)
+				f.shard("half each: builds are mixed", shards.Hosts/2, slices.DeleteFunc([]int{1, 2, 3}, func(x int) bool { return x == m })...)
 				f.ctl(m, "fleet", "resume")
 				all("a third each: builds are mixed")
 			})

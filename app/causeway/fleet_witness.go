@@ -13,7 +13,7 @@ import (
 )
 
 // startWitness starts a process beside the bridge, if that is one of a fleet: it tells the fleet as soon as the bridge has
-// died, of whatever, so that others carry on for it without waiting for its right to run out. It learns that by a pipe, which
+// died, of whatever, so that others carry on for it without waiting for its lease to run out. It learns that by a pipe, which
 // the kernel closes with the bridge. end ends it, when the bridge has said itself that it ends.
 func startWitness(file string, cfg *config.Config, log *slog.Logger) (end func(), err error) {
 	if cfg.Fleet.Name == "" {
@@ -35,7 +35,7 @@ func startWitness(file string, cfg *config.Config, log *slog.Logger) (end func()
 	go func() {
 		defer close(ended)
 		if err := c.Wait(); !dismissed.Load() {
-			log.Warn("fleet_witness_ended", "error", err, "note", "if this bridge dies, others carry on only when its right has run out")
+			log.Warn("fleet_witness_ended", "error", err, "note", "if this bridge dies, others carry on only when its lease has run out")
 		}
 	}()
 	return func() {

@@ -138,7 +138,7 @@ func (p *pushing) members(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("push: %w", err)
 	}
-	if err := pause(ctx, max(p.cfg.Fleet.Right, time.Second)); err != nil {
+	if err := pause(ctx, max(p.cfg.Fleet.Lease, time.Second)); err != nil {
 		return err
 	}
 	second, err := p.store.Records(ctx)

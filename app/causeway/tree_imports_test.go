@@ -27,7 +27,7 @@ var mayImport = []struct {
 	why     string
 }{
 	{"app", "config/... dpdk/... fleet/... ibside/... lcore/... tables/...", "app builds the bridge out of everything but perf, which measures it"},
-	{"perf", "config dpdk/... fleet/shares ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
+	{"perf", "config dpdk/... fleet/shards ibside/... lcore/... tables/...", "perf measures the parts, not the program"},
 	{"fleet", "ibside/ib lcore/frame", "who does which part of the work is decided without knowing how it is done"},
 	{"lcore", "tables ibside/ib lcore/frame lcore/pgm dpdk", "the datapath knows neither which ports are attached nor what management does"},
 	{"lcore/dryrun", "tables dpdk lcore ibside/fabricport", "the datapath between rings, for a packet that is not there"},
@@ -96,7 +96,7 @@ var usesC = []string{"dpdk", "dpdk/dpdktest", "ibside/verbs", "ibside/verbs/verb
 var pureGo = []string{"config", "ibside", "ibside/ib", "ibside/fabric", "ibside/messages", "ibside/multicast", "ibside/sa", "ibside/stamp", "ibside/acm", "ibside/ipoib",
 	"lcore/frame", "lcore/frame/roce", "lcore/manage/groups/igmp", "lcore/manage/groups/mgid", "lcore/manage/neighbours/schedule",
 	"lcore/manage/gids/assignment", "lcore/manage/learner/bounds", "lcore/manage/sidr/pending", "lcore/manage/ask", "lcore/manage/inbox", "lcore/manage/limit", "lcore/manage/local",
-	"lcore/manage/punt", "lcore/manage/ratelog", "dpdk/lacp", "app/bridge/bond", "app/doctor", "fleet/bfd", "fleet/peers", "fleet/shares", "fleet/right"}
+	"lcore/manage/punt", "lcore/manage/ratelog", "dpdk/lacp", "app/bridge/bond", "app/doctor", "fleet/bfd", "fleet/peers", "fleet/shards", "fleet/lease"}
 
 // listed is what go list says of a package.
 type listed struct {

@@ -29,7 +29,7 @@ var lines = []struct{ line, path, says string }{
 	{"sh dr | match 'a|b' | js", "show drops", ""},
 	{"capture drop icrc dir roce host 10.9.0.1", "capture", ""},
 	{"s", "", `"s" is ambiguous: set or show`},
-	{"sh s", "", "services, shares, sidr, status or streams"},
+	{"sh s", "", "segments, services, shards, sidr, status or streams"},
 	{"shwo", "", "did you mean show?"},
 	{"show", "", `show is incomplete: write one of`},
 	{"frobnicate", "", `there is no "frobnicate" here: write one of add,`},

@@ -13,9 +13,9 @@ import (
 	"causeway/app/bridge"
 	"causeway/fleet/bfd"
 	"causeway/fleet/etcd"
+	"causeway/fleet/lease"
 	"causeway/fleet/peers"
-	"causeway/fleet/right"
-	fleet "causeway/fleet/shares"
+	fleet "causeway/fleet/shards"
 	"causeway/lcore/frame"
 )
 
@@ -40,7 +40,7 @@ func askFleet(ctx context.Context, c *Call) (s bridge.FleetStatus, is bool, err 
 }
 
 func runFleet(ctx context.Context, c *Call) (Result, error) {
-	part := Part{Name: "members", Columns: columns("member", "state", "weight", "host shares", "group shares", "GID?", "follows", "heard"), Empty: noFleet}
+	part := Part{Name: "members", Columns: columns("member", "state", "weight", "host shards", "group shards", "GID?", "follows", "heard"), Empty: noFleet}
 	s, is, err := askFleet(ctx, c)
 	if err != nil || !is {
 		return table(part), err
@@ -57,7 +57,7 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 		}
 		part.Rows = append(part.Rows, []any{name, memberState(&m), m.Weight, hosts, groups, gidOrNil(s.GIDs[m.Member]), m.Epoch.Number, Age(m.Ago)})
 	}
-	part.Note = fmt.Sprintf("The fleet is %s, and its assignment number %v. This bridge has %d host and %d group shares open.", s.Name, s.Epoch, s.Hosts, s.Groups)
+	part.Note = fmt.Sprintf("The fleet is %s, and its assignment number %v. This bridge has %d host and %d group shards open.", s.Name, s.Epoch, s.Hosts, s.Groups)
 	part.Note = notes(part.Note, versionsOf(s.Configured))
 	part.Note = notes(part.Note, passingOf(s.Assignment, s.PutOff))
 	if s.Why != "" {
@@ -71,8 +71,8 @@ func runFleet(ctx context.Context, c *Call) (Result, error) {
 		part.Note = notes(part.Note, "It waits for its name: the process that had it before was elsewhere, and may go on without etcd until the others have taken it out of the assignment.")
 	case len(s.Waits) > 0:
 		part.Note = notes(part.Note, fmt.Sprintf("It waits for %s, which may go on without etcd. If that machine is off for certain, say causeway fleet resign -off %[1]s.", s.Waits[0]))
-	case s.Right <= 0:
-		part.Note = notes(part.Note, "It has no right to forward (right_ended): etcd did not answer in time.")
+	case s.Lease <= 0:
+		part.Note = notes(part.Note, "It has no lease to forward (lease_ended): etcd did not answer in time.")
 	case s.WithoutEtcd:
 		part.Note = notes(part.Note, "It goes on without etcd, while all other members promise to take nothing.")
 	}
@@ -120,12 +120,12 @@ func versionsOf(all map[string]etcd.Follower) string {
 	return "Of the configuration in etcd (causeway push), members last had " + strings.Join(parts, ", and ") + "."
 }
 
-// passingOf says which members have shares that wait to pass.
+// passingOf says which members have shards that wait to pass.
 func passingOf(a *fleet.Assignment, putOff uint64) string {
 	ways := map[string]int{}
-	for x := range fleet.Share(fleet.Count) {
+	for x := range fleet.Shard(fleet.Count) {
 		if a != nil && a.Passing[x] {
-			ways[a.OwnerOf(x)+" to "+a.HeirOf(x)]++
+			ways[a.OwnerOf(x)+" to "+a.SuccessorOf(x)]++
 		}
 	}
 	var parts []string
@@ -136,12 +136,12 @@ func passingOf(a *fleet.Assignment, putOff uint64) string {
 	case len(parts) == 0:
 		return ""
 	case putOff == 0:
-		return "Shares pass: " + strings.Join(parts, ", ") + "."
+		return "Shards pass: " + strings.Join(parts, ", ") + "."
 	}
-	return fmt.Sprintf("Shares pass when they can without a loss: %s. This bridge has put that off %d times; \"fleet pass\" does not wait.", strings.Join(parts, ", "), putOff)
+	return fmt.Sprintf("Shards pass when they can without a loss: %s. This bridge has put that off %d times; \"fleet pass\" does not wait.", strings.Join(parts, ", "), putOff)
 }
 
-func memberState(m *right.Seen) string {
+func memberState(m *lease.Seen) string {
 	switch {
 	case m.Ended:
 		return "left"
@@ -165,8 +165,8 @@ func hostOwners(ctx context.Context, c *Call) func(frame.MAC) any {
 	}
 }
 
-func runShares(ctx context.Context, c *Call) (Result, error) {
-	part := Part{Name: "shares", Columns: columns("share", "MAC", "owner", "heir", "here", "pinned to"), Empty: noFleet}
+func runShards(ctx context.Context, c *Call) (Result, error) {
+	part := Part{Name: "shards", Columns: columns("shard", "MAC", "owner", "successor", "here", "pinned to"), Empty: noFleet}
 	s, is, err := askFleet(ctx, c)
 	if err != nil || !is {
 		return table(part), err
@@ -175,7 +175,7 @@ func runShares(ctx context.Context, c *Call) (Result, error) {
 	if s.Assignment == nil {
 		return table(part), nil
 	}
-	for x := range fleet.Share(fleet.Count) {
+	for x := range fleet.Shard(fleet.Count) {
 		if x >= fleet.Hosts && s.Assignment.Pins[x] == "" {
 			continue
 		}
@@ -187,12 +187,12 @@ func runShares(ctx context.Context, c *Call) (Result, error) {
 		if s.Forwards(x) {
 			here = "open"
 		}
-		successor := s.Assignment.HeirOf(x)
+		successor := s.Assignment.SuccessorOf(x)
 		if s.Assignment.Passing[x] {
 			successor += " (passing)"
 		}
 		part.Rows = append(part.Rows, []any{x.String(), mac, s.Assignment.OwnerOf(x), successor, here, s.Assignment.Pins[x]})
 	}
-	part.Note = "Host shares, and what is pinned of group shares; of the others show fleet has the numbers. MAC is that by which the hosts of a share reach InfiniBand nodes."
+	part.Note = "Host shards, and what is pinned of group shards; of the others show fleet has the numbers. MAC is that by which the hosts of a shard reach InfiniBand nodes."
 	return table(part), nil
 }

@@ -78,7 +78,7 @@ func TestTable(t *testing.T) {
 // TestWanted checks that the commands that operators were promised exist.
 func TestWanted(t *testing.T) {
 	for _, path := range strings.Split("show status,show workers,show ports,show hosts,show nodes,show proxy-qps,show groups,show services,show sidr,"+
-		"show neighbours,show drops,show rates,show latency,show streams,show flows,show config,show log,show memory,show cores,show bond,show fleet,show shares,show version,top,"+
+		"show neighbours,show drops,show rates,show latency,show streams,show flows,show config,show log,show memory,show cores,show bond,show fleet,show shards,show version,top,"+
 		"clear counters,clear proxy-qp,clear subnet,set injection,set log level,set policing,add host,add group,add service,remove host,remove group,remove service,"+
 		"trace,capture,reload,drain,resume,halt", ",") {
 		if !slices.ContainsFunc(command.Standard.Commands, func(c command.Command) bool { return c.Path == path }) {

@@ -106,8 +106,8 @@ func fleet(b Source) (lines []string) {
 	case !in:
 	case p.Why != "":
 		lines = append(lines, "the bridge does no part of its fleet's work: "+p.Why)
-	case p.Right <= 0:
-		lines = append(lines, "the bridge has no right to forward for its fleet: etcd does not answer")
+	case p.Lease <= 0:
+		lines = append(lines, "the bridge has no lease to forward for its fleet: etcd does not answer")
 	}
 	return lines
 }

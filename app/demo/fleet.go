@@ -92,7 +92,7 @@ func (b *fleetbed) startAll(ctx context.Context, v *fleetView) error {
 	if err := b.placeHosts(ctx); err != nil {
 		return err
 	}
-	v.divided(b.sharesNow())
+	v.divided(b.shardsNow())
 	return b.makeFlows()
 }
 
@@ -132,7 +132,7 @@ type stage struct {
 	says  string // what happens, for people
 	until string // what messages are lost until
 	do    func(ctx context.Context, b *fleetbed) error
-	among []int // the bridges that have all shares then
+	among []int // the bridges that have all shards then
 }
 
 // stages returns what happens, in this order. Who is killed is not who is drained.
@@ -157,7 +157,7 @@ func stages() []stage {
 	}
 }
 
-// stage has something happen, and shows the messages for at least a time, until those have all shares who are to have
+// stage has something happen, and shows the messages for at least a time, until those have all shards who are to have
 // them, and messages of all flows come again. Ctrl-C ends it earlier.
 func (b *fleetbed) stage(ctx context.Context, v *fleetView, s *stage, least time.Duration) (stageResult, error) {
 	began, before := time.Now(), b.now
@@ -168,7 +168,7 @@ func (b *fleetbed) stage(ctx context.Context, v *fleetView, s *stage, least time
 	if err := s.do(ctx, b); err != nil {
 		return stageResult{}, err
 	}
-	var after []uint64 // what was sent last when they had the shares; nil: they have not
+	var after []uint64 // what was sent last when they had the shards; nil: they have not
 	for time.Since(began) < least || after == nil || !allCame(b.flows, after) {
 		select {
 		case b.now = <-b.looks:
@@ -200,7 +200,7 @@ func (b *fleetbed) those(numbers []int) (all []*process) {
 // after says what became of the messages of a stage.
 func (b *fleetbed) after(v *fleetView, s *stage, before counts) stageResult {
 	c := b.now.since(before)
-	r := stageResult{Name: s.name, LostToIB: c.lost[lcore.RoCEToIB], LostToRoCE: c.lost[lcore.IBToRoCE], Shares: b.sharesNow()}
+	r := stageResult{Name: s.name, LostToIB: c.lost[lcore.RoCEToIB], LostToRoCE: c.lost[lcore.IBToRoCE], Shards: b.shardsNow()}
 	for _, f := range b.flows {
 		r.Outage = max(r.Outage, f.takeOutage().Seconds())
 	}

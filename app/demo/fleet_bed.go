@@ -20,7 +20,7 @@ import (
 
 	"causeway/app/console"
 	"causeway/app/segment"
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 	"causeway/lcore/frame"
@@ -187,17 +187,17 @@ func haveEnded(these []*process) error {
 	return nil
 }
 
-// shared reports whether these bridges have all shares, and each its part.
+// shared reports whether these bridges have all shards, and each its part.
 func (b *fleetbed) shared(among ...int) bool {
 	hosts, groups := 0, 0
 	for _, n := range among {
 		s := b.bridges[n].says()
 		hosts, groups = hosts+s.hosts, groups+s.groups
-		if s.hosts < shares.Hosts/len(among) || s.groups < shares.Groups/len(among) {
+		if s.hosts < shards.Hosts/len(among) || s.groups < shards.Groups/len(among) {
 			return false
 		}
 	}
-	return hosts == shares.Hosts && groups == shares.Groups
+	return hosts == shards.Hosts && groups == shards.Groups
 }
 
 // ask says a command to a bridge, and returns its answer.
@@ -221,24 +221,24 @@ func (b *fleetbed) ask(ctx context.Context, n int, words ...string) ([]byte, err
 	return answer.Bytes(), nil
 }
 
-// placeHosts gives each host a MAC address of a share of another bridge's: the kernel's own might all be one bridge's.
+// placeHosts gives each host a MAC address of a shard of another bridge's: the kernel's own might all be one bridge's.
 func (b *fleetbed) placeHosts(ctx context.Context) error {
-	answer, err := b.ask(ctx, 0, "show", "shares")
+	answer, err := b.ask(ctx, 0, "show", "shards")
 	if err != nil {
 		return err
 	}
-	var list struct{ Shares []struct{ Owner string } }
+	var list struct{ Shards []struct{ Owner string } }
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return fmt.Errorf("%s: show shares: %w", bridgeNames[0], err)
+		return fmt.Errorf("%s: show shards: %w", bridgeNames[0], err)
 	}
-	if n := len(list.Shares); n != shares.Hosts {
-		return fmt.Errorf("%s: show shares has %d shares", bridgeNames[0], n)
+	if n := len(list.Shards); n != shards.Hosts {
+		return fmt.Errorf("%s: show shards has %d shards", bridgeNames[0], n)
 	}
 	for i, h := range b.hosts {
 		mac := frame.MAC{2, 0, 0, 0, byte(i), 0}
-		for list.Shares[shares.OfHost(mac)].Owner != bridgeNames[i] {
+		for list.Shards[shards.OfHost(mac)].Owner != bridgeNames[i] {
 			if mac[5]++; mac[5] == 0 {
-				return fmt.Errorf("%s has no share that suits a host", bridgeNames[i])
+				return fmt.Errorf("%s has no shard that suits a host", bridgeNames[i])
 			}
 		}
 		if err := h.Do(func() error { return setMAC(mac) }); err != nil {

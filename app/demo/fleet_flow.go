@@ -19,7 +19,7 @@ import (
 // fleetPause is between two messages of a flow of -fleet: it is how exactly the time of a loss is known.
 const fleetPause = 20 * time.Millisecond
 
-// fleetGroups are those that the node sends to: of several shares, and so of several bridges.
+// fleetGroups are those that the node sends to: of several shards, and so of several bridges.
 var fleetGroups = []netip.Addr{
 	netip.MustParseAddr("239.1.3.1"), netip.MustParseAddr("239.1.3.2"), netip.MustParseAddr("239.1.3.3"),
 	netip.MustParseAddr("239.1.3.4"), netip.MustParseAddr("239.1.3.5"), netip.MustParseAddr("239.1.3.6"),

@@ -30,7 +30,7 @@ type process struct {
 // said is what is read of a process's log.
 type said struct {
 	serves    bool // the voter
-	hosts     int  // shares that the bridge forwards
+	hosts     int  // shards that the bridge forwards
 	groups    int
 	conserved bool   // it stopped, and has accounted for every packet
 	last      string // line
@@ -81,8 +81,8 @@ func (p *process) Write(b []byte) (int, error) {
 func (s *said) read(line []byte) {
 	var x struct {
 		Msg         string
-		HostShares  int `json:"host_shares"`
-		GroupShares int `json:"group_shares"`
+		HostShards  int `json:"host_shards"`
+		GroupShards int `json:"group_shards"`
 		Conserved   bool
 	}
 	s.last = string(line)
@@ -93,14 +93,14 @@ func (s *said) read(line []byte) {
 		return // it is no event
 	}
 	switch x.Msg {
-	case "fleet_shares":
-		s.hosts, s.groups = x.HostShares, x.GroupShares
+	case "fleet_shards":
+		s.hosts, s.groups = x.HostShards, x.GroupShards
 	case "stopped":
 		s.conserved = x.Conserved
 	}
 }
 
-// says returns what the process has said. Who has ended has no shares.
+// says returns what the process has said. Who has ended has no shards.
 func (p *process) says() said {
 	p.mu.Lock()
 	defer p.mu.Unlock()

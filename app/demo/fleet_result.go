@@ -30,23 +30,23 @@ type stageResult struct {
 	LostToIB   uint64         `json:"lost_to_ib"`
 	LostToRoCE uint64         `json:"lost_to_roce"`
 	Outage     float64        `json:"outage_seconds"` // the longest time of which nothing of a flow arrived
-	Shares     []bridgeShares `json:"shares"`         // at its end
+	Shards     []bridgeShards `json:"shards"`         // at its end
 }
 
 func (r *stageResult) lost() uint64 { return r.LostToIB + r.LostToRoCE }
 
-// bridgeShares are a bridge's shares.
-type bridgeShares struct {
+// bridgeShards are a bridge's shards.
+type bridgeShards struct {
 	Name   string `json:"bridge"`
 	Hosts  int    `json:"hosts"`
 	Groups int    `json:"groups"`
 }
 
-// sharesNow returns the shares that each bridge has said it forwards.
-func (b *fleetbed) sharesNow() (all []bridgeShares) {
+// shardsNow returns the shards that each bridge has said it forwards.
+func (b *fleetbed) shardsNow() (all []bridgeShards) {
 	for _, p := range b.bridges {
 		s := p.says()
-		all = append(all, bridgeShares{p.name, s.hosts, s.groups})
+		all = append(all, bridgeShards{p.name, s.hosts, s.groups})
 	}
 	return all
 }

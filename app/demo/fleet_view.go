@@ -49,8 +49,8 @@ func (v *fleetView) begin() {
 }
 
 // divided says how the work is divided.
-func (v *fleetView) divided(all []bridgeShares) {
-	v.line("", "Their shares of hosts + of groups: %s.", sharesText(all))
+func (v *fleetView) divided(all []bridgeShards) {
+	v.line("", "Their shards of hosts + of groups: %s.", shardsText(all))
 	v.line("", "host1 is m1's, host2 m2's, host3 m3's. Each sends numbered messages to the node and to a group,")
 	v.line("", "%d a second to each, and the node as many to each of %d groups, two for each host.", time.Second/fleetPause, len(fleetGroups))
 }
@@ -108,15 +108,15 @@ func (v *fleetView) result(r *stageResult, until string) {
 	if r.lost() > 0 {
 		loss = fmt.Sprintf("Lost %d in %s%s", r.lost(), shortSeconds(r.Outage), until)
 	}
-	v.line("", "%s. Shares: %s.", loss, sharesText(r.Shares))
+	v.line("", "%s. Shards: %s.", loss, shardsText(r.Shards))
 }
 
 func shortSeconds(s float64) string {
 	return shortDuration(time.Duration(s * float64(time.Second)).Round(time.Millisecond))
 }
 
-// sharesText lists the bridges with their shares.
-func sharesText(all []bridgeShares) string {
+// shardsText lists the bridges with their shards.
+func shardsText(all []bridgeShards) string {
 	var words []string
 	for _, s := range all {
 		text := fmt.Sprintf("%s %d + %d", s.Name, s.Hosts, s.Groups)

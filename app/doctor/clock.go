@@ -60,7 +60,7 @@ func (p *clockProbe) checkTSC() []Finding {
 		}
 	}
 	if len(lacks) > 0 {
-		return []Finding{bad(Warn, fmt.Sprintf("the TSC is not constant (no %s): the bridge's latencies are not reliable, and in a fleet it may give its right up",
+		return []Finding{bad(Warn, fmt.Sprintf("the TSC is not constant (no %s): the bridge's latencies are not reliable, and in a fleet it may give its lease up",
 			strings.Join(lacks, ", ")),
 			"# in a virtual machine: use the host's CPU model (qemu: -cpu host,+invtsc)")}
 	}

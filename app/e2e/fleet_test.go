@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 	"causeway/ibside/fabric"
 	"causeway/ibside/fabric/fabrictest"
 	"causeway/lcore/frame"
@@ -31,10 +31,10 @@ func (f *kernelFleet) drained(n int) {
 		_, err := f.ctl(n, "fleet", word)
 		f.must(err)
 		if word == "drain" {
-			f.shares("half each while one is drained", 32, othersThan(n)...)
+			f.shards("half each while one is drained", 32, othersThan(n)...)
 		}
 	}
-	f.shares("a third each after the drain", 21, 1, 2, 3)
+	f.shards("a third each after the drain", 21, 1, 2, 3)
 }
 
 // ended has a member be ended by a signal, and started again. One that ends in order has sent what was captured.
@@ -42,7 +42,7 @@ func (f *kernelFleet) ended(n int, signal syscall.Signal) {
 	if err := f.members[n].stop(signal); (err == nil) != (signal == syscall.SIGTERM) {
 		f.t.Errorf("m%d ended with %v", n, err)
 	}
-	f.shares("half each while one is gone", 32, othersThan(n)...)
+	f.shards("half each while one is gone", 32, othersThan(n)...)
 	if toRoCE, toIB := f.capture.Sent(n); signal == syscall.SIGTERM {
 		for direction, captured := range map[string]uint64{"ib_to_roce": toRoCE, "roce_to_ib": toIB} {
 			var received, sent uint64
@@ -53,27 +53,27 @@ func (f *kernelFleet) ended(n int, signal syscall.Signal) {
 		}
 	}
 	f.start(n)
-	f.shares("a third each after it has come back", 21, 1, 2, 3)
+	f.shards("a third each after it has come back", 21, 1, 2, 3)
 }
 
-// stopped has a member's process stand still until the others have its shares, and go on.
+// stopped has a member's process stand still until the others have its shards, and go on.
 func (f *kernelFleet) stopped(n int) {
 	f.must(syscall.Kill(f.members[n].pid(), syscall.SIGSTOP))
-	f.shares("half each while one stands still", 32, othersThan(n)...)
+	f.shards("half each while one stands still", 32, othersThan(n)...)
 	f.must(syscall.Kill(f.members[n].pid(), syscall.SIGCONT))
-	f.shares("a third each after it has gone on", 21, 1, 2, 3)
+	f.shards("a third each after it has gone on", 21, 1, 2, 3)
 }
 
 // given pins to a member what a host sends, and what the node sends to its group, so that nothing happens to it without traffic.
 func (f *kernelFleet) given(host *Guest, n int) {
 	hw, err := frame.ParseMAC(mac(host.Name, 0))
 	f.must(err)
-	for _, s := range []shares.Share{shares.OfHost(hw), shares.OfGroup(mgid(groupV6).MGID)} {
+	for _, s := range []shards.Shard{shards.OfHost(hw), shards.OfGroup(mgid(groupV6).MGID)} {
 		_, err := f.ctl(n, "fleet", "pin", s.String(), fmt.Sprint("m", n))
 		f.must(err)
 		open := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m%d .*open`, s, n))
 		for ctx := within(f.t, stepTime); ; time.Sleep(pollEvery) {
-			said, err := f.ctl(n, "show", "shares")
+			said, err := f.ctl(n, "show", "shards")
 			f.must(err)
 			if open.MatchString(said) {
 				break
@@ -87,10 +87,10 @@ func (f *kernelFleet) given(host *Guest, n int) {
 func (f *kernelFleet) planned(host *Guest) {
 	f.given(host, 2)
 	f.during("m2 is drained and resumes", 0, func() { f.drained(2) })
-	f.during("shares are pinned to m3", 0, func() { f.given(host, 3) })
+	f.during("shards are pinned to m3", 0, func() { f.given(host, 3) })
 	f.during("m3 ends and comes back", 0, func() { f.ended(3, syscall.SIGTERM) })
 	f.given(host, 1)
-	for _, h := range f.bed.Hindrances(fleetRight) {
+	for _, h := range f.bed.Hindrances(fleetLease) {
 		f.during(h.What+" is drained and resumes", 0, func() { h.During(func() { f.drained(1) }) })
 	}
 }
@@ -100,41 +100,41 @@ func (f *kernelFleet) faults(host *Guest) {
 	const moment = 3 * 150 * time.Millisecond
 	f.during("m1 is killed and comes back", moment, func() { f.ended(1, syscall.SIGKILL) })
 	f.given(host, 2)
-	f.during("m2 stands still and goes on", fleetRight+moment, func() { f.stopped(2) })
-	for _, c := range f.bed.Cuts(fleetRight, moment) {
+	f.during("m2 stands still and goes on", fleetLease+moment, func() { f.stopped(2) })
+	for _, c := range f.bed.Cuts(fleetLease, moment) {
 		f.behind = 0
 		if c.Behind {
 			f.behind = c.Most
 		}
 		f.during(c.What, c.Most, func() {
 			f.late = c.Take()
-			f.shares("half each: "+c.What, 32, 1, 3)
+			f.shards("half each: "+c.What, 32, 1, 3)
 			c.Mend()
-			f.shares("a third each again: "+c.What, 21, 1, 2, 3)
+			f.shards("a third each again: "+c.What, 21, 1, 2, 3)
 		})
 	}
 	f.behind = 0
 	f.during("two do not hear each other", 0, func() {
 		f.bed.Apart(true)
-		time.Sleep(3 * fleetRight)
+		time.Sleep(3 * fleetLease)
 		f.bed.Apart(false)
-		time.Sleep(fleetRight)
+		time.Sleep(fleetLease)
 	})
 }
 
-// etcd has each voter be killed, the leader among them, and all stand still for five times a right.
+// etcd has each voter be killed, the leader among them, and all stand still for five times a lease.
 func (f *kernelFleet) etcd() {
-	f.during("each of etcd's servers is killed", fleetRight, func() {
+	f.during("each of etcd's servers is killed", fleetLease, func() {
 		for n, v := range f.voters {
 			_ = v.stop(syscall.SIGKILL) // it says that it was killed
-			time.Sleep(fleetRight)
+			time.Sleep(fleetLease)
 			f.vote(n)
 			for ctx := within(f.t, stepTime); !strings.Contains(f.ask(n, "/health"), `"health":"true"`); time.Sleep(pollEvery) {
 				if ctx.Err() != nil {
 					f.t.Fatalf("v%d: %s", n, f.ask(n, "/health"))
 				}
 			}
-			time.Sleep(fleetRight)
+			time.Sleep(fleetLease)
 		}
 	})
 	all := func(s syscall.Signal) {
@@ -142,17 +142,17 @@ func (f *kernelFleet) etcd() {
 			f.must(syscall.Kill(v.pid(), s))
 		}
 	}
-	f.during("etcd stands still for five times a right", fleetRight, func() {
+	f.during("etcd stands still for five times a lease", fleetLease, func() {
 		all(syscall.SIGSTOP)
-		time.Sleep(5 * fleetRight)
+		time.Sleep(5 * fleetLease)
 		all(syscall.SIGCONT)
-		time.Sleep(fleetRight)
+		time.Sleep(fleetLease)
 	})
 }
 
 // TestFleetHosts has a fleet of three bridges between kernel RoCE hosts and InfiniBand: messages both ways, unicast and to groups,
 // while bridges are drained, ended, killed, stopped, slowed, and cut from etcd, from either fabric and from each other, and etcd's
-// servers are killed and stopped. Captures of all that leaves show that no message leaves twice, that no two members forward a share,
+// servers are killed and stopped. Captures of all that leaves show that no message leaves twice, that no two members forward a shard,
 // and what was lost: nothing that is planned. Hosts' neighbour entries and address handles stay as they are.
 func TestFleetHosts(t *testing.T) {
 	_, a, b := theRig(t)
@@ -167,8 +167,8 @@ func TestFleetHosts(t *testing.T) {
 	f.etcd()
 	f.stop()
 	f.udaddy(a, b)
-	if now := [][]string{macsOf(t, a, addresses[:1]), macsOf(t, b, addresses[1:])}; fmt.Sprint(now) != fmt.Sprint(known) || !strings.HasPrefix(known[0][0], sharesOf("kernel")) {
-		t.Errorf("the hosts have the node at %v, and had it at %v; a fleet's addresses begin with %s", now, known, sharesOf("kernel"))
+	if now := [][]string{macsOf(t, a, addresses[:1]), macsOf(t, b, addresses[1:])}; fmt.Sprint(now) != fmt.Sprint(known) || !strings.HasPrefix(known[0][0], shardsOf("kernel")) {
+		t.Errorf("the hosts have the node at %v, and had it at %v; a fleet's addresses begin with %s", now, known, shardsOf("kernel"))
 	}
 }
 
@@ -197,8 +197,8 @@ func (f *kernelFleet) udaddy(a, b *Guest) {
 	}
 }
 
-// sharesOf is how the MAC addresses of a fleet's host shares begin.
-func sharesOf(fleet string) string {
+// shardsOf is how the MAC addresses of a fleet's host shards begin.
+func shardsOf(fleet string) string {
 	sum := sha256.Sum256([]byte(fleet))
 	sum[0] = sum[0]&^3 | 2
 	return net.HardwareAddr(sum[:5]).String()

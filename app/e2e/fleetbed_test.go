@@ -63,12 +63,12 @@ listen = ["unix:CONSOLE"]
 [fleet]
 name = "kernel"
 etcd = ["http://10.99.0.254:2371", "http://10.99.0.254:2372", "http://10.99.0.254:2373"]
-right_ms = 1000
+lease_ms = 1000
 without_etcd = "unanimous"
 `
 
-// fleetRight is how long a right of these bridges lasts.
-const fleetRight = time.Second
+// fleetLease is how long a lease of these bridges lasts.
+const fleetLease = time.Second
 
 // A kernelFleet is three bridges, as many as the others need to find that one has gone, and three voters.
 type kernelFleet struct {
@@ -118,7 +118,7 @@ func newKernelFleet(t *testing.T, p *proof, a, b *Guest) *kernelFleet {
 		f.machine(n)
 		f.start(n)
 	}
-	f.shares("a third each", 21, 1, 2, 3)
+	f.shards("a third each", 21, 1, 2, 3)
 	var err error
 	if f.node, err = attachNode(f.socket, node7(fabric.RoleEcho)); err != nil {
 		t.Fatal(err)
@@ -238,17 +238,17 @@ func (f *kernelFleet) end() {
 	_ = f.rig.ns.run("ip link del etcd") // the namespace may have ended
 }
 
-var hostSharesLine = regexp.MustCompile(`fleet_shares host_shares=(\d+)`)
+var hostShardsLine = regexp.MustCompile(`fleet_shards host_shards=(\d+)`)
 
-// shares waits until these members have all host shares, at least so many each.
-func (f *kernelFleet) shares(what string, least int, members ...int) {
+// shards waits until these members have all host shards, at least so many each.
+func (f *kernelFleet) shards(what string, least int, members ...int) {
 	f.t.Helper()
 	has := map[int]int{}
 	for ctx := within(f.t, readyWithin); ; time.Sleep(pollEvery) {
 		sum := 0
 		for _, n := range members {
 			has[n] = 0
-			if all := hostSharesLine.FindAllStringSubmatch(f.members[n].output(), -1); all != nil {
+			if all := hostShardsLine.FindAllStringSubmatch(f.members[n].output(), -1); all != nil {
 				has[n], _ = strconv.Atoi(all[len(all)-1][1])
 			}
 			sum += has[n]
@@ -257,12 +257,12 @@ func (f *kernelFleet) shares(what string, least int, members ...int) {
 			return
 		}
 		if ctx.Err() != nil {
-			f.t.Fatalf("%s: the members have %v host shares", what, has)
+			f.t.Fatalf("%s: the members have %v host shards", what, has)
 		}
 	}
 }
 
-// lossy reports how often shares have passed without an overlap, because this machine is slow.
+// lossy reports how often shards have passed without an overlap, because this machine is slow.
 func (f *kernelFleet) lossy() (times int) {
 	for _, m := range f.members {
 		times += strings.Count(m.output(), "fleet_no_overlap")

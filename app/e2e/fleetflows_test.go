@@ -198,6 +198,7 @@ func (f *kernelFleet) captured(until map[uint32]uint32) []fleettest.Seen {
 // lost.
 func (f *kernelFleet) judge(what string, most time.Duration) {
 	f.t.Helper()
+	f.passed()
 	until := f.until()
 	lost, arrived := f.received(what, until)
 	newest := f.newest()
@@ -213,6 +214,25 @@ func (f *kernelFleet) judge(what string, most time.Duration) {
 	}
 }
 
+// passed waits until members forward what the newest assignment gives them, and no more: what they forward by one is counted with it.
+func (f *kernelFleet) passed() {
+	f.t.Helper()
+	for n := range f.members {
+		for ctx := within(f.t, stepTime); ; time.Sleep(pollEvery) {
+			fleet, err := f.ctl(n, "show", "fleet")
+			f.must(err)
+			shards, err := f.ctl(n, "show", "shards")
+			f.must(err)
+			if fleettest.Passed(fmt.Sprint("m", n), fleet, shards) {
+				break
+			}
+			if ctx.Err() != nil {
+				f.t.Fatalf("m%d forwards other shards than it has:\n%s\n%s", n, fleet, shards)
+			}
+		}
+	}
+}
+
 // messagesOf returns how many messages of a flow there are in a time.
 func messagesOf(d time.Duration) uint64 { return uint64(d / fleetGap) }
 
@@ -223,7 +243,7 @@ func (f *kernelFleet) during(what string, most time.Duration, happens func()) {
 	happens()
 	most = stretch(most)
 	if more := f.lossy() - before; more > 0 && most == 0 {
-		f.t.Logf("%s: shares passed %d times without an overlap, because this machine is slow", what, more)
+		f.t.Logf("%s: shards passed %d times without an overlap, because this machine is slow", what, more)
 		most = 3 * 150 * time.Millisecond
 	}
 	f.judge(what, most+f.late)

@@ -17,7 +17,7 @@ import (
 var fleetOfOne = strings.Replace(infinibandBridge, "[metrics]", `[fleet]
 name = "alone"
 etcd = ["http://127.0.0.1:2379"]
-right_ms = 10000
+lease_ms = 10000
 [metrics]`, 1)
 
 // TestInfiniBandFleet has nodes find RoCE hosts by a bridge of a fleet, which answers ARP and ND on the kernel's IPoIB itself.
@@ -33,7 +33,7 @@ func TestInfiniBandFleet(t *testing.T) {
 	}
 	bridge, stop := startVerbsBridge(t, d, fleetOfOne)
 	defer stop()
-	for !strings.Contains(bridge.Log(), "fleet_shares host_shares=64") {
+	for !strings.Contains(bridge.Log(), "fleet_shards host_shards=64") {
 		if err := d.Must(ctx, "sleep 0.1"); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 	"golang.org/x/sys/unix"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 	"causeway/ibside/fabric"
 	"causeway/ibside/ib"
 	"causeway/ibside/ib/erftest"
@@ -34,8 +34,8 @@ type Seen struct {
 	At      time.Time
 	Member  int          // whose port it is; 0: a host's or a node's
 	ToIB    bool         // the way that it goes
-	Divided bool         // by shares among the members, and not the one's that a node has answered; of hosts and nodes only
-	Share   shares.Share // if so
+	Divided bool         // by shards among the members, and not the one's that a node has answered; of hosts and nodes only
+	Shard   shards.Shard // if so
 	Stream  uint32
 	Number  uint64
 }
@@ -181,7 +181,7 @@ func (c *Capture) infiniband(subnet *fabric.Fabric, from io.Reader) error {
 		}
 		m := Seen{At: record.Time, Member: numbers[p.SLID]}
 		if m.ToIB = m.Member != 0; !m.ToIB && p.GRH != nil && p.GRH.DGID.IsIBMulticast() {
-			m.Divided, m.Share = true, shares.OfGroup(p.GRH.DGID)
+			m.Divided, m.Shard = true, shards.OfGroup(p.GRH.DGID)
 		}
 		c.note(m, p.Payload)
 	}
@@ -194,7 +194,7 @@ func (c *Capture) Ethernet(at func(func() error) error, port string, member int)
 	c.read(at, port, func(p *roce.Packet, when time.Time) {
 		m := Seen{At: when, Member: member, ToIB: member == 0}
 		if m.ToIB {
-			m.Divided, m.Share = true, shares.OfHost(p.Src)
+			m.Divided, m.Shard = true, shards.OfHost(p.Src)
 		}
 		c.note(m, p.Payload)
 	})

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
 // Egress is what a fleet did while messages passed, by captures at all ports.
@@ -57,16 +57,16 @@ func (f *flow) leave(m Seen, joined bool) {
 
 // Check returns what is wrong, and how many messages were lost of the stream that lost most.
 //
-// That the intervals in which members forwarded a share are disjoint is checked by counting: in the order of their times,
-// the messages of a share leave by one member after another. Each change of hands needs an assignment of its own, which
-// took the share from one and gave it to the other: an old owner that goes on while the new one forwards makes two changes
-// for each pair of messages, with no assignment between them. Assignments that do not concern the share make this lenient,
-// never wrong; where there was none, a share must stay where it is.
+// That the intervals in which members forwarded a shard are disjoint is checked by counting: in the order of their times,
+// the messages of a shard leave by one member after another. Each change of hands needs an assignment of its own, which
+// took the shard from one and gave it to the other: an old owner that goes on while the new one forwards makes two changes
+// for each pair of messages, with no assignment between them. Assignments that do not concern the shard make this lenient,
+// never wrong; where there was none, a shard must stay where it is.
 func (e *Egress) Check() (wrong []string, lost uint64) {
 	say := func(form string, args ...any) { wrong = append(wrong, fmt.Sprintf(form, args...)) }
 	slices.SortStableFunc(e.All, func(a, b Seen) int { return a.At.Compare(b.At) })
 	flows, sent := e.flows()
-	left, owners := map[numbered]int{}, map[shares.Share][]int{}
+	left, owners := map[numbered]int{}, map[shards.Shard][]int{}
 	for _, m := range e.All {
 		key := numbered{m.Stream, m.Number}
 		f, before := flows[m.Stream], left[key]
@@ -85,8 +85,8 @@ func (e *Egress) Check() (wrong []string, lost uint64) {
 			f.leave(m, e.Joined)
 			left[key] = m.Member
 		}
-		if o := owners[f.Share]; f.Divided && (len(o) == 0 || o[len(o)-1] != m.Member) {
-			owners[f.Share] = append(o, m.Member)
+		if o := owners[f.Shard]; f.Divided && (len(o) == 0 || o[len(o)-1] != m.Member) {
+			owners[f.Shard] = append(o, m.Member)
 		}
 	}
 	for s, o := range owners {

@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
-// rightEgress is the traffic of a host whose share goes from a member to another, and of a node whose group's share
+// rightEgress is the traffic of a host whose shard goes from a member to another, and of a node whose group's shard
 // stays. Of the host's messages one is lost.
 func rightEgress() *Egress {
 	e := &Egress{Assignments: 1, Most: 1, Arrived: map[uint32]uint64{1: 9, 2: 10}}
 	began := time.Unix(1, 0)
 	for i := range 10 {
 		at := began.Add(time.Duration(i) * 10 * time.Millisecond)
-		host, node := Seen{At: at, ToIB: true, Divided: true, Share: 5, Stream: 1, Number: uint64(i)}, Seen{At: at, Divided: true, Share: shares.Hosts + 5, Stream: 2, Number: uint64(i)}
+		host, node := Seen{At: at, ToIB: true, Divided: true, Shard: 5, Stream: 1, Number: uint64(i)}, Seen{At: at, Divided: true, Shard: shards.Hosts + 5, Stream: 2, Number: uint64(i)}
 		e.All = append(e.All, host, node)
 		host.At, node.At = at.Add(time.Millisecond), at.Add(time.Millisecond)
 		host.Member, node.Member = 1+i/6, 3
@@ -46,7 +46,7 @@ func TestEgressBegins(t *testing.T) {
 	}
 }
 
-// TestEgressAnswers has the members take turns with what nodes have answered to each of them, which shares do not divide.
+// TestEgressAnswers has the members take turns with what nodes have answered to each of them, which shards do not divide.
 func TestEgressAnswers(t *testing.T) {
 	e := rightEgress()
 	for i := range e.All {

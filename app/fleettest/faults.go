@@ -45,8 +45,8 @@ func (c *Cut) Take() time.Duration {
 }
 
 // Cuts has the second member lose a cable after another, and ways of one direction. What tells it at once is taken over at once;
-// what it cannot know, when its right has run out.
-func (b *Bed) Cuts(right, moment time.Duration) []Cut {
+// what it cannot know, when its lease has run out.
+func (b *Bed) Cuts(lease, moment time.Duration) []Cut {
 	ethernet := func(way string) func() { return func() { b.Segment("ip link set s2 " + way) } }
 	infiniband := func(cut bool) func() { return func() { b.no(b.Subnet.Cut(b.GUID(2), cut)) } }
 	etcd := func(way string) func() { return func() { b.Segment("ip link set e2 " + way) } }
@@ -56,9 +56,9 @@ func (b *Bed) Cuts(right, moment time.Duration) []Cut {
 	return append([]Cut{
 		{"one loses its Ethernet cable", moment, false, ethernet("down"), ethernet("up")},
 		{"one loses its InfiniBand cable", moment, false, infiniband(true), infiniband(false)},
-		{"one is cut from etcd", right + moment, false, etcd("down"), etcd("up")},
-		{"one hears etcd, and is not heard", right + moment, false, unheard("add"), unheard("del")},
-	}, b.directions(right+moment)...)
+		{"one is cut from etcd", lease + moment, false, etcd("down"), etcd("up")},
+		{"one hears etcd, and is not heard", lease + moment, false, unheard("add"), unheard("del")},
+	}, b.directions(lease+moment)...)
 }
 
 // directions are those in which a member's fabric can fail while its link is up.
@@ -98,12 +98,12 @@ type Hindrance struct {
 }
 
 // Hindrances has the first member's InfiniBand link have no credits, in each direction, and its process stand still. What it has
-// posted leaves late, and still before what its heirs send; and what it hears late others have carried.
-func (b *Bed) Hindrances(right time.Duration) []Hindrance {
+// posted leaves late, and still before what its successors send; and what it hears late others have carried.
+func (b *Bed) Hindrances(lease time.Duration) []Hindrance {
 	guid := b.GUID(1)
 	return []Hindrance{
 		{"one whose InfiniBand link stalls", 25 * time.Millisecond, func(on bool) { b.no(b.Subnet.Stall(guid, on)) }},
-		{"one that InfiniBand's messages come to late", right / 100, func(on bool) { b.no(b.Subnet.Withhold(guid, on)) }},
+		{"one that InfiniBand's messages come to late", lease / 100, func(on bool) { b.no(b.Subnet.Withhold(guid, on)) }},
 		{"one that is slow", 25 * time.Millisecond, func(on bool) {
 			b.no(syscall.Kill(b.Process(1), map[bool]syscall.Signal{false: syscall.SIGCONT, true: syscall.SIGSTOP}[on]))
 		}},

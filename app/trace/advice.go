@@ -54,7 +54,7 @@ var advice = map[string]string{
 	"grh_class":        "the link layer of [ib] port: InfiniBand or Ethernet",
 	"loop_self":        "nothing: the port looped a multicast message of the bridge back to it",
 	"loop_bridge":      "which bridges connect the same two fabrics (show bridges)",
-	"not_mine":         "nothing: show shares says which bridge of the fleet forwards it",
+	"not_mine":         "nothing: show shards says which bridge of the fleet forwards it",
 	"acl":              "[policy] allow: add the sender's subnet",
 	"mc_control":       "nothing, unless this link-local group is needed: then add a [[group]]",
 	"mc_unknown":       "[[group]]: add the group; for a group of a [[range]], why it has no members",
@@ -75,6 +75,6 @@ var advice = map[string]string{
 	"ib_full":          "the InfiniBand port's load and congestion counters",
 	"no_buffer":        "[workers] mbufs",
 	"eth_full":         "the Ethernet port's load, and pause frames from the switch",
-	"right_ended":      "whether the fleet's etcd answers (show fleet, fleet_no_right in the log)",
+	"lease_ended":      "whether the fleet's etcd answers (show fleet, fleet_no_lease in the log)",
 	"shutdown":         "nothing: the bridge was stopping",
 }

@@ -182,8 +182,8 @@ func evaluate(t *testing.T, bridge string) {
 // for their own tests.
 var absent = map[string]bool{
 	"CausewayBondMemberFailed": true, "CausewayBondMemberFlaps": true, "CausewaySegmentNearLimit": true,
-	"CausewayFleetNoPart": true, "CausewayFleetNoRight": true, "CausewayFleetRightLapses": true, "CausewayFleetWithoutEtcd": true, "CausewayFleetPeerDown": true, "CausewayFleetSharesUnowned": true,
-	"Shares by member": true, "Rights left": true, "Lapses of rights": true, "Members heard": true, "Without etcd": true,
+	"CausewayFleetNoPart": true, "CausewayFleetNoLease": true, "CausewayFleetLeaseLapses": true, "CausewayFleetWithoutEtcd": true, "CausewayFleetPeerDown": true, "CausewayFleetShardsOwnerless": true,
+	"Shards by member": true, "Leases left": true, "Lapses of leases": true, "Members heard": true, "Without etcd": true,
 }
 
 // expected are the rules that fire on the live bridge, which gets damaged packets; and those that may, because it

@@ -7,7 +7,7 @@ var managementMetrics = []Metric{
 	{"causeway_management_frames_lost_total", counter, nil, "Frames not punted because management's ring was full."},
 	{"causeway_management_frames_sent_total", counter, nil, "Management's frames that were sent."},
 	{"causeway_management_frames_rejected_total", counter, nil, "Management's frames that the port did not accept."},
-	{"causeway_management_frames_fenced_total", counter, nil, "Management's frames that were not sent, because they were from the MAC address of a share which another member may have."},
+	{"causeway_management_frames_fenced_total", counter, nil, "Management's frames that were not sent, because they were from the MAC address of a shard which another member may have."},
 	{"causeway_management_frames_unsent_total", counter, nil, "Management's frames that no worker took from the ring."},
 	{"causeway_management_frames_ignored_total", counter, nil, "Valid frames that need no action."},
 	{"causeway_management_frames_malformed_total", counter, []string{"reason"}, "Malformed frames."},

@@ -15,7 +15,7 @@ import (
 
 	"causeway/fleet/etcd"
 	"causeway/fleet/etcd/etcdtest"
-	"causeway/fleet/right"
+	"causeway/fleet/lease"
 )
 
 // TestComesBack: a client tries to find etcd again at least each half second, however long that is away, and finds it when it is
@@ -34,7 +34,7 @@ func TestComesBack(t *testing.T) {
 		n++
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // as long as a member waits
 		defer cancel()
-		return s.Renew(ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n})
+		return s.Renew(ctx, lease.Record{Member: "a", Process: 1, Claim: 1, Renewals: n})
 	}
 	found := func() {
 		t.Helper()
@@ -139,8 +139,8 @@ func (s *backed) again(between func() error) {
 }
 
 // renew renews as soon as etcd is back.
-func (s *backed) renew(r right.Record) (err error) {
-	for err = s.Renew(s.ctx, r); err != nil && !errors.Is(err, right.ErrEpoch) && s.ctx.Err() == nil; err = s.Renew(s.ctx, r) {
+func (s *backed) renew(r lease.Record) (err error) {
+	for err = s.Renew(s.ctx, r); err != nil && !errors.Is(err, lease.ErrEpoch) && s.ctx.Err() == nil; err = s.Renew(s.ctx, r) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return err
@@ -151,16 +151,16 @@ func (s *backed) renew(r right.Record) (err error) {
 func TestSetBack(t *testing.T) {
 	t.Parallel()
 	s := newBacked(t)
-	r := right.Record{Member: "a", Process: 1, Claim: 1}
+	r := lease.Record{Member: "a", Process: 1, Claim: 1}
 	s.do(s.renew(r))
-	s.do(s.Propose(s.ctx, right.Proposal{Assignment: plan("a")}))
+	s.do(s.Propose(s.ctx, lease.Proposal{Assignment: plan("a")}))
 	r.Epoch = newest(t, s.Store)
 	s.do(s.renew(r))
 	backup := filepath.Join(t.TempDir(), "backup")
 	s.again(func() error { return os.CopyFS(backup, os.DirFS(s.dir)) })
 	r.Renewals++
 	s.do(s.renew(r))
-	s.do(s.Propose(s.ctx, right.Proposal{Epoch: r.Epoch, Assignment: plan("a", "b")}))
+	s.do(s.Propose(s.ctx, lease.Proposal{Epoch: r.Epoch, Assignment: plan("a", "b")}))
 	old := r
 	old.Epoch = newest(t, s.Store)
 	s.do(s.renew(old))
@@ -175,11 +175,11 @@ func TestSetBack(t *testing.T) {
 	case <-s.ctx.Done():
 		t.Fatal("the watch goes on")
 	}
-	if err := s.renew(old); !errors.Is(err, right.ErrEpoch) {
+	if err := s.renew(old); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("of an assignment that there is no more: %v", err)
 	}
-	s.do(s.Propose(s.ctx, right.Proposal{Epoch: r.Epoch, Assignment: plan("a", "c")}))
-	if err := s.renew(old); !errors.Is(err, right.ErrEpoch) {
+	s.do(s.Propose(s.ctx, lease.Proposal{Epoch: r.Epoch, Assignment: plan("a", "c")}))
+	if err := s.renew(old); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("of another assignment with the same number: %v", err)
 	}
 	if lines, _ := watched(t, s.Store); !slices.Equal(lines(3), []string{"epoch 2 after 1, of 2", "a at 1, 0 renewals", "complete"}) {

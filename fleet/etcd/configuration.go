@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"causeway/fleet/right"
+	"causeway/fleet/lease"
 )
 
 // Configuration is what all members of a fleet share of theirs, as it was pushed.
@@ -169,14 +169,14 @@ func (s *Store) Followers(ctx context.Context) (map[string]Follower, error) {
 }
 
 // Records returns the last records of all members, by their names.
-func (s *Store) Records(ctx context.Context) (map[string]right.Record, error) {
+func (s *Store) Records(ctx context.Context) (map[string]lease.Record, error) {
 	got, err := s.get(ctx, s.memberKey(""), clientv3.WithPrefix())
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]right.Record{}
+	all := map[string]lease.Record{}
 	for _, kv := range got.Kvs {
-		var r right.Record
+		var r lease.Record
 		if err := unmarshal(kv, &r); err != nil {
 			return nil, err
 		}

@@ -19,9 +19,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"causeway/fleet/etcd/etcdtest"
+	"causeway/fleet/lease"
 	"causeway/fleet/peers"
-	"causeway/fleet/right"
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 )
 
 // TestAgain: a request that nobody answers is sent again, to whoever does; an error comes at once, and no answer in time.
@@ -132,7 +132,7 @@ func storeAt(t *testing.T, urls ...string) (*Store, context.Context) {
 
 func (s *renewer) renew(n uint64) {
 	s.t.Helper()
-	if err := s.Renew(s.ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n}); err != nil {
+	if err := s.Renew(s.ctx, lease.Record{Member: "a", Process: 1, Claim: 1, Renewals: n}); err != nil {
 		s.t.Fatalf("renewal %d: %v", n, err)
 	}
 	if got, found, err := s.Record(s.ctx, "a"); err != nil || !found || got.Renewals != n {
@@ -143,7 +143,7 @@ func (s *renewer) renew(n uint64) {
 // copied has a copy of a renewal be carried out, in place of the record of a revision, and returns whether it was.
 func (s *renewer) copied(n uint64, last int64) bool {
 	s.t.Helper()
-	r := right.Record{Member: "a", Process: 1, Claim: 1, Renewals: n}
+	r := lease.Record{Member: "a", Process: 1, Claim: 1, Renewals: n}
 	text, err := json.Marshal(r)
 	holds, err2 := json.Marshal(holder{1, 1})
 	if err := errors.Join(err, err2); err != nil {
@@ -162,13 +162,13 @@ func TestWatchBehind(t *testing.T) {
 	s.renew(1)
 	s.renew(2)
 	seen := make(chan uint64, 100)
-	tell := func(e right.Event) {
+	tell := func(e lease.Event) {
 		if !e.Complete {
 			seen <- e.Record.Renewals
 		}
 	}
 	for range 2 {
-		err := s.Watch(s.ctx, func(e right.Event) {
+		err := s.Watch(s.ctx, func(e lease.Event) {
 			if tell(e); e.Complete {
 				time.AfterFunc(behindEvery, func() { s.committed.Add(1 << 40) }) // as if another server had committed more
 			}
@@ -293,7 +293,7 @@ func TestStalledServer(t *testing.T) {
 		_, err3 := s.Records(ctx)
 		_, err4 := s.Published(ctx)
 		_, _, err5 := s.Record(ctx, "a")
-		return errors.Join(err, err2, err3, err4, err5, s.Tell(ctx, right.Note{Leave: right.Leave{Member: "a"}}))
+		return errors.Join(err, err2, err3, err4, err5, s.Tell(ctx, lease.Note{Leave: lease.Leave{Member: "a"}}))
 	}
 	s.stop()
 	for range 3 {
@@ -332,14 +332,14 @@ func TestLateRenewal(t *testing.T) {
 		t.Error("a renewal without an answer was not carried out")
 	}
 	s.renew(7)
-	if err := s.Renew(s.ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: 8, Epoch: right.Epoch{Number: 1}}); !errors.Is(err, right.ErrEpoch) {
+	if err := s.Renew(s.ctx, lease.Record{Member: "a", Process: 1, Claim: 1, Renewals: 8, Epoch: lease.Epoch{Number: 1}}); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("with another assignment's number: %v", err)
 	}
-	a := shares.Plan([]shares.Member{{Name: "a", Weight: 1}}, nil)
-	if err := s.Propose(s.ctx, right.Proposal{Assignment: a}); err != nil {
+	a := shards.Plan([]shards.Member{{Name: "a", Weight: 1}}, nil)
+	if err := s.Propose(s.ctx, lease.Proposal{Assignment: a}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Renew(s.ctx, right.Record{Member: "a", Process: 1, Claim: 1, Renewals: 9}); !errors.Is(err, right.ErrEpoch) {
+	if err := s.Renew(s.ctx, lease.Record{Member: "a", Process: 1, Claim: 1, Renewals: 9}); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("with the assignment before: %v", err)
 	}
 	got, err := s.get(s.ctx, s.epochKey())

@@ -12,7 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"causeway/fleet/right"
+	"causeway/fleet/lease"
 )
 
 // Published is what a member has published.
@@ -46,7 +46,7 @@ func (s *Store) Published(ctx context.Context) (map[string]Published, error) {
 		out[strings.TrimPrefix(string(kv.Key), s.sharedKey(""))] = Published{string(kv.Value), kv.ModRevision, true}
 	}
 	for _, kv := range got[1].GetResponseRange().Kvs {
-		var r right.Record
+		var r lease.Record
 		if err := json.Unmarshal(kv.Value, &r); err != nil {
 			return nil, fmt.Errorf("etcd: %s was not written by a fleet of this version: %w", kv.Key, err)
 		}

@@ -5,7 +5,7 @@
 //	PREFIX/epoch           the assignment's number and ID, which transactions compare
 //	PREFIX/assignment      the assignment, written with its number in one transaction
 //	PREFIX/members/NAME    a member's record
-//	PREFIX/notes/NAME      what a member told last of shares that are about to pass
+//	PREFIX/notes/NAME      what a member told last of shards that are about to pass
 //	PREFIX/processes/NAME  the process that has the member's name, and by which claim, which transactions compare, too
 //	PREFIX/shared/NAME     what a member publishes for the others to compare
 //	PREFIX/configuration/  what all share of their configurations: the current one, that of a push under way, what members say
@@ -13,7 +13,7 @@
 //	PREFIX/secret          what only members know, by which they know each other's messages
 //	PREFIX/founded         when the first member came, which tells the fleet from one of its name in another etcd
 //
-// Values are JSON. No lease is used for rights: they are granted in whole seconds, and a new leader prolongs them.
+// Values are JSON. etcd's own leases are not used: they are granted in whole seconds, and a new leader prolongs them.
 package etcd
 
 import (
@@ -28,11 +28,11 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"causeway/fleet/right"
-	"causeway/fleet/shares"
+	"causeway/fleet/lease"
+	"causeway/fleet/shards"
 )
 
-// Store is a fleet's part of an etcd. It implements right.Store.
+// Store is a fleet's part of an etcd. It implements lease.Store.
 type Store struct {
 	client    *clientv3.Client
 	prefix    string
@@ -55,26 +55,26 @@ func (s *Store) processKey(name string) string {
 	return s.prefix + "processes/" + name
 }
 
-// assignment is how an assignment is kept: an owner and an heir is a byte of the text, its index among the members; passing is 0 or 1.
+// assignment is how an assignment is kept: an owner and a successor is a byte of the text, its index among the members; passing is 0 or 1.
 type assignment struct {
-	Epoch   right.Epoch     `json:"epoch"`
-	Follows right.Epoch     `json:"follows"`
-	Members []shares.Member `json:"members"`
-	Owner   []byte          `json:"owner"`
-	Heir    []byte          `json:"heir"`
-	Passing []byte          `json:"passing"`
+	Epoch     lease.Epoch     `json:"epoch"`
+	Follows   lease.Epoch     `json:"follows"`
+	Members   []shards.Member `json:"members"`
+	Owner     []byte          `json:"owner"`
+	Successor []byte          `json:"successor"`
+	Passing   []byte          `json:"passing"`
 
-	Pins      map[string]string `json:"pins,omitempty"` // names of members by names of shares
+	Pins      map[string]string `json:"pins,omitempty"` // names of members by names of shards
 	Unanimous bool              `json:"unanimous,omitempty"`
 }
 
-func encode(epoch, follows right.Epoch, a *shares.Assignment) ([]byte, error) {
-	kept := assignment{epoch, follows, a.Members, make([]byte, shares.Count), make([]byte, shares.Count), make([]byte, shares.Count), map[string]string{}, a.Unanimous}
+func encode(epoch, follows lease.Epoch, a *shards.Assignment) ([]byte, error) {
+	kept := assignment{epoch, follows, a.Members, make([]byte, shards.Count), make([]byte, shards.Count), make([]byte, shards.Count), map[string]string{}, a.Unanimous}
 	for s, member := range a.Pins {
 		kept.Pins[s.String()] = member
 	}
-	for i := range shares.Count {
-		kept.Owner[i], kept.Heir[i] = byte(a.Owner[i]), byte(a.Heir[i])
+	for i := range shards.Count {
+		kept.Owner[i], kept.Successor[i] = byte(a.Owner[i]), byte(a.Successor[i])
 		if a.Passing[i] {
 			kept.Passing[i] = 1
 		}
@@ -82,42 +82,42 @@ func encode(epoch, follows right.Epoch, a *shares.Assignment) ([]byte, error) {
 	return json.Marshal(kept)
 }
 
-func decode(text []byte) (e right.Event, err error) {
+func decode(text []byte) (e lease.Event, err error) {
 	var kept assignment
 	if err := json.Unmarshal(text, &kept); err != nil {
 		return e, err
 	}
-	if len(kept.Owner) != shares.Count || len(kept.Heir) != shares.Count || len(kept.Passing) != shares.Count {
-		return e, fmt.Errorf("it has %d owners, %d heirs and %d that pass or do not; there are %d shares", len(kept.Owner), len(kept.Heir), len(kept.Passing), shares.Count)
+	if len(kept.Owner) != shards.Count || len(kept.Successor) != shards.Count || len(kept.Passing) != shards.Count {
+		return e, fmt.Errorf("it has %d owners, %d successors and %d that pass or do not; there are %d shards", len(kept.Owner), len(kept.Successor), len(kept.Passing), shards.Count)
 	}
-	a := &shares.Assignment{Members: kept.Members, Pins: map[shares.Share]string{}, Unanimous: kept.Unanimous}
+	a := &shards.Assignment{Members: kept.Members, Pins: map[shards.Shard]string{}, Unanimous: kept.Unanimous}
 	for name, member := range kept.Pins {
-		s, err := shares.ParseShare(name)
+		s, err := shards.ParseShard(name)
 		if err != nil {
 			return e, err
 		}
 		a.Pins[s] = member
 	}
-	for i := range shares.Count {
-		a.Owner[i], a.Heir[i], a.Passing[i] = int8(kept.Owner[i]), int8(kept.Heir[i]), kept.Passing[i] == 1
-		for _, m := range []int8{a.Owner[i], a.Heir[i]} {
-			if m != shares.Nobody && (m < 0 || int(m) >= len(a.Members)) {
-				return e, fmt.Errorf("%v belongs to member %d of %d", shares.Share(i), m, len(a.Members))
+	for i := range shards.Count {
+		a.Owner[i], a.Successor[i], a.Passing[i] = int8(kept.Owner[i]), int8(kept.Successor[i]), kept.Passing[i] == 1
+		for _, m := range []int8{a.Owner[i], a.Successor[i]} {
+			if m != shards.Nobody && (m < 0 || int(m) >= len(a.Members)) {
+				return e, fmt.Errorf("%v belongs to member %d of %d", shards.Shard(i), m, len(a.Members))
 			}
 		}
 	}
-	return right.Event{Epoch: kept.Epoch, Follows: kept.Follows, Assignment: a}, nil
+	return lease.Event{Epoch: kept.Epoch, Follows: kept.Follows, Assignment: a}, nil
 }
 
-// Watch implements right.Store.
-func (s *Store) Watch(ctx context.Context, f func(right.Event)) error {
+// Watch implements lease.Store.
+func (s *Store) Watch(ctx context.Context, f func(lease.Event)) error {
 	return s.watch(ctx, func(all []*mvccpb.KeyValue) error {
 		for _, kv := range all {
 			if err := s.tell(kv, f); err != nil {
 				return err
 			}
 		}
-		f(right.Event{Complete: true})
+		f(lease.Event{Complete: true})
 		return nil
 	}, func(e *mvccpb.Event) error {
 		if e.Type == mvccpb.DELETE {
@@ -128,21 +128,21 @@ func (s *Store) Watch(ctx context.Context, f func(right.Event)) error {
 }
 
 // Record returns a member's last record; false: it has none. A member does not ask for another's by the store of its own renewals.
-func (s *Store) Record(ctx context.Context, member string) (r right.Record, found bool, err error) {
+func (s *Store) Record(ctx context.Context, member string) (r lease.Record, found bool, err error) {
 	got, err := s.get(ctx, s.memberKey(member))
 	if err != nil {
 		return r, false, err
 	}
 	for _, kv := range got.Kvs {
-		err = s.tell(kv, func(e right.Event) { r, found = e.Record, true })
+		err = s.tell(kv, func(e lease.Event) { r, found = e.Record, true })
 		s.last.Store(kv.ModRevision) // who reads it is to end it
 	}
 	return r, found, err
 }
 
 // tell has f know a key's value.
-func (s *Store) tell(kv *mvccpb.KeyValue, f func(right.Event)) error {
-	var e right.Event
+func (s *Store) tell(kv *mvccpb.KeyValue, f func(lease.Event)) error {
+	var e lease.Event
 	var err error
 	switch key := string(kv.Key); {
 	case key == s.assignmentKey():
@@ -163,19 +163,19 @@ func (s *Store) tell(kv *mvccpb.KeyValue, f func(right.Event)) error {
 }
 
 // at is true while the assignment is that of an epoch.
-func (s *Store) at(epoch right.Epoch) clientv3.Cmp {
-	if epoch == (right.Epoch{}) {
+func (s *Store) at(epoch lease.Epoch) clientv3.Cmp {
+	if epoch == (lease.Epoch{}) {
 		return clientv3.Compare(clientv3.CreateRevision(s.epochKey()), "=", 0)
 	}
 	return clientv3.Compare(clientv3.Value(s.epochKey()), "=", valueOf(epoch))
 }
 
 // valueOf is how an epoch is kept.
-func valueOf(e right.Epoch) string { return fmt.Sprintf("%d %016x", e.Number, e.ID) }
+func valueOf(e lease.Epoch) string { return fmt.Sprintf("%d %016x", e.Number, e.ID) }
 
-// Renew implements right.Store. It is sent again while there is no answer: what is carried out late, after it has been or after
+// Renew implements lease.Store. It is sent again while there is no answer: what is carried out late, after it has been or after
 // another record of the member, changes nothing.
-func (s *Store) Renew(ctx context.Context, r right.Record) error {
+func (s *Store) Renew(ctx context.Context, r lease.Record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 		}
 		if has != own {
 			if has.Claim >= own.Claim {
-				return right.ErrReplaced
+				return lease.ErrReplaced
 			}
 			when := []clientv3.Cmp{s.at(r.Epoch), before}
 			if r.After != 0 {
@@ -228,14 +228,14 @@ func (s *Store) Renew(ctx context.Context, r right.Record) error {
 			s.committed.Store(now)
 			return nil
 		case now == last:
-			return right.ErrEpoch
+			return lease.ErrEpoch
 		}
 	}
 }
 
 // renewal writes a record in place of the one of a revision, while the assignment is its epoch's and the process has its name. Else
 // it reads who has that, the record, and the epoch.
-func (s *Store) renewal(ctx context.Context, r *right.Record, text, holds string, last int64) (*clientv3.TxnResponse, error) {
+func (s *Store) renewal(ctx context.Context, r *lease.Record, text, holds string, last int64) (*clientv3.TxnResponse, error) {
 	key, name := s.memberKey(r.Member), s.processKey(r.Member)
 	when := []clientv3.Cmp{s.at(r.Epoch), clientv3.Compare(clientv3.Value(name), "=", holds), clientv3.Compare(clientv3.ModRevision(key), "=", last)}
 	return s.client.Txn(ctx).If(when...).Then(clientv3.OpPut(key, text)).Else(clientv3.OpGet(name), clientv3.OpGet(key), clientv3.OpGet(s.epochKey())).Commit()
@@ -255,8 +255,8 @@ type holder struct {
 	Claim   uint64 `json:"claim"`
 }
 
-// Tell implements right.Store.
-func (s *Store) Tell(ctx context.Context, n right.Note) error {
+// Tell implements lease.Store.
+func (s *Store) Tell(ctx context.Context, n lease.Note) error {
 	text, err := json.Marshal(n)
 	if err != nil {
 		return err
@@ -270,10 +270,10 @@ func (s *Store) Tell(ctx context.Context, n right.Note) error {
 	return nil
 }
 
-// Propose implements right.Store. It is sent again while there is no answer: the one that comes second finds that it has been carried
+// Propose implements lease.Store. It is sent again while there is no answer: the one that comes second finds that it has been carried
 // out.
-func (s *Store) Propose(ctx context.Context, p right.Proposal) error {
-	next := right.Epoch{Number: p.Epoch.Number + 1, ID: rand.Uint64()}
+func (s *Store) Propose(ctx context.Context, p lease.Proposal) error {
+	next := lease.Epoch{Number: p.Epoch.Number + 1, ID: rand.Uint64()}
 	text, err := encode(next, p.Epoch, p.Assignment)
 	if err != nil {
 		return err
@@ -294,7 +294,7 @@ func (s *Store) Propose(ctx context.Context, p right.Proposal) error {
 		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
 	}
 	if _, is := revisionOf(done.Responses[0].GetResponseRange().GetKvs(), []byte(valueOf(next))); !done.Succeeded && !is {
-		return right.ErrEpoch
+		return lease.ErrEpoch
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func (s *Store) write(ctx context.Context, when []clientv3.Cmp, ops ...clientv3.
 		return fmt.Errorf("etcd: write below %s: %w", s.prefix, err)
 	}
 	if !done.Succeeded {
-		return right.ErrEpoch
+		return lease.ErrEpoch
 	}
 	return nil
 }

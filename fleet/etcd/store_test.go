@@ -16,8 +16,8 @@ import (
 
 	"causeway/fleet/etcd"
 	"causeway/fleet/etcd/etcdtest"
-	"causeway/fleet/right"
-	"causeway/fleet/shares"
+	"causeway/fleet/lease"
+	"causeway/fleet/shards"
 )
 
 func dial(t *testing.T) *clientv3.Client {
@@ -41,7 +41,7 @@ func dialAt(t *testing.T, url string) *clientv3.Client {
 }
 
 // said is an event in a line.
-func said(e right.Event) string {
+func said(e lease.Event) string {
 	switch {
 	case e.Assignment != nil:
 		return fmt.Sprintf("epoch %v after %v, of %d", e.Epoch, e.Follows, len(e.Assignment.Members))
@@ -54,8 +54,8 @@ func said(e right.Event) string {
 // watched collects what a store tells, until the test ends.
 func watched(t *testing.T, s *etcd.Store) (next func(n int) []string, failed chan error) {
 	t.Helper()
-	events, failed := make(chan right.Event, 100), make(chan error, 1)
-	go func() { failed <- s.Watch(t.Context(), func(e right.Event) { events <- e }) }()
+	events, failed := make(chan lease.Event, 100), make(chan error, 1)
+	go func() { failed <- s.Watch(t.Context(), func(e lease.Event) { events <- e }) }()
 	return func(n int) (lines []string) {
 		t.Helper()
 		for range n {
@@ -73,11 +73,11 @@ func watched(t *testing.T, s *etcd.Store) (next func(n int) []string, failed cha
 }
 
 // newest returns the epoch of the assignment that a store has.
-func newest(t *testing.T, s *etcd.Store) (is right.Epoch) {
+func newest(t *testing.T, s *etcd.Store) (is lease.Epoch) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := s.Watch(ctx, func(e right.Event) {
+	err := s.Watch(ctx, func(e lease.Event) {
 		if e.Assignment != nil {
 			is = e.Epoch
 		} else if e.Complete {
@@ -90,12 +90,12 @@ func newest(t *testing.T, s *etcd.Store) (is right.Epoch) {
 	return is
 }
 
-func plan(names ...string) *shares.Assignment {
-	var all []shares.Member
+func plan(names ...string) *shards.Assignment {
+	var all []shards.Member
 	for _, n := range names {
-		all = append(all, shares.Member{Name: n, Weight: 1})
+		all = append(all, shards.Member{Name: n, Weight: 1})
 	}
-	return shares.Plan(all, nil)
+	return shards.Plan(all, nil)
 }
 
 // TestStore: only who follows the assignment that there is can renew or change it, and each sees all in one order.
@@ -105,12 +105,12 @@ func TestStore(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	early, _ := watched(t, s)
-	epochs := []right.Epoch{{}, {}, {}}
-	record := func(epoch, n uint64) right.Record {
-		return right.Record{Member: "a", Process: 7, Claim: 1, Epoch: epochs[epoch], Renewals: n}
+	epochs := []lease.Epoch{{}, {}, {}}
+	record := func(epoch, n uint64) lease.Record {
+		return lease.Record{Member: "a", Process: 7, Claim: 1, Epoch: epochs[epoch], Renewals: n}
 	}
 	propose := func(epoch uint64, names ...string) error {
-		err := s.Propose(ctx, right.Proposal{Epoch: epochs[epoch], Assignment: plan(names...)})
+		err := s.Propose(ctx, lease.Proposal{Epoch: epochs[epoch], Assignment: plan(names...)})
 		epochs[epoch+1] = newest(t, s)
 		return err
 	}
@@ -132,7 +132,7 @@ func TestStore(t *testing.T) {
 	} {
 		got = append(got, f())
 	}
-	e := right.ErrEpoch
+	e := lease.ErrEpoch
 	if want := []error{nil, nil, e, e, nil, nil, e, nil, e}; !slices.EqualFunc(got, want, func(a, b error) bool { return errors.Is(a, b) }) {
 		t.Errorf("%v\nand not\n%v", got, want)
 	}
@@ -159,7 +159,7 @@ func TestStoreProcesses(t *testing.T) {
 	s := etcd.New(dial(t), "test")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r := right.ErrReplaced
+	r := lease.ErrReplaced
 	for i, c := range []struct {
 		process, claim uint64
 		want           error
@@ -169,24 +169,24 @@ func TestStoreProcesses(t *testing.T) {
 		{3, 5, nil}, {1, 4, r},
 		{1, 7, nil}, {3, 5, r}, {3, 8, nil}, // etcd was set back to before claims that there were
 	} {
-		if err := s.Renew(ctx, right.Record{Member: "a", Process: c.process, Claim: c.claim}); !errors.Is(err, c.want) {
+		if err := s.Renew(ctx, lease.Record{Member: "a", Process: c.process, Claim: c.claim}); !errors.Is(err, c.want) {
 			t.Errorf("%d, process %d by claim %d: %v, want %v", i, c.process, c.claim, err, c.want)
 		}
 	}
-	if err := s.Renew(ctx, right.Record{Member: "a", Process: 3, Claim: 8, Epoch: right.Epoch{Number: 9}}); !errors.Is(err, right.ErrEpoch) {
+	if err := s.Renew(ctx, lease.Record{Member: "a", Process: 3, Claim: 8, Epoch: lease.Epoch{Number: 9}}); !errors.Is(err, lease.ErrEpoch) {
 		t.Errorf("of another assignment: %v", err)
 	}
 	if last, found, err := s.Record(ctx, "a"); err != nil || !found || last.Process != 3 {
 		t.Errorf("%+v, %t, %v", last, found, err)
 	}
 	for _, c := range []struct {
-		by   right.Record
+		by   lease.Record
 		want error
 	}{
-		{right.Record{Member: "a", Process: 3, Claim: 4}, right.ErrEpoch}, {right.Record{Member: "a", Process: 1, Claim: 8}, right.ErrEpoch},
-		{right.Record{Member: "b", Process: 3, Claim: 8}, right.ErrEpoch}, {right.Record{Member: "a", Process: 3, Claim: 8}, nil},
+		{lease.Record{Member: "a", Process: 3, Claim: 4}, lease.ErrEpoch}, {lease.Record{Member: "a", Process: 1, Claim: 8}, lease.ErrEpoch},
+		{lease.Record{Member: "b", Process: 3, Claim: 8}, lease.ErrEpoch}, {lease.Record{Member: "a", Process: 3, Claim: 8}, nil},
 	} {
-		if err := s.Propose(ctx, right.Proposal{Assignment: plan("a"), By: &c.by}); !errors.Is(err, c.want) {
+		if err := s.Propose(ctx, lease.Proposal{Assignment: plan("a"), By: &c.by}); !errors.Is(err, c.want) {
 			t.Errorf("a proposal by %+v: %v, want %v", c.by, err, c.want)
 		}
 	}
@@ -198,8 +198,8 @@ func TestStoreProcesses(t *testing.T) {
 // TestStoreTakes: where it matters, a name is taken only in place of the record that was seen.
 func TestStoreTakes(t *testing.T) {
 	s := etcd.New(dial(t), "test")
-	first, second := right.Record{Member: "a", Process: 1, Claim: 1}, right.Record{Member: "a", Process: 2, Claim: 2}
-	seen := func() (r right.Record) {
+	first, second := lease.Record{Member: "a", Process: 1, Claim: 1}, lease.Record{Member: "a", Process: 2, Claim: 2}
+	seen := func() (r lease.Record) {
 		t.Helper()
 		r, _, err := s.Record(t.Context(), "a")
 		if err != nil {
@@ -207,7 +207,7 @@ func TestStoreTakes(t *testing.T) {
 		}
 		return r
 	}
-	do := func(r right.Record, want error) {
+	do := func(r lease.Record, want error) {
 		t.Helper()
 		if err := s.Renew(t.Context(), r); !errors.Is(err, want) {
 			t.Errorf("%+v: %v, want %v", r, err, want)
@@ -217,12 +217,12 @@ func TestStoreTakes(t *testing.T) {
 	second.After = seen().Revision
 	first.Renewals++
 	do(first, nil)
-	do(second, right.ErrEpoch)
+	do(second, lease.ErrEpoch)
 	second.After = seen().Revision
 	do(second, nil)
 	second.Renewals++ // it has the name, whatever the record is
 	do(second, nil)
-	do(first, right.ErrReplaced)
+	do(first, lease.ErrReplaced)
 }
 
 // TestStoreAssignment: an assignment comes back as it was written.
@@ -233,18 +233,18 @@ func TestStoreAssignment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.Unanimous = true
-	want.Owner[5], want.Heir[6] = shares.Nobody, shares.Nobody
-	want.Passing[7], want.Passing[shares.Count-1] = true, true
+	want.Owner[5], want.Successor[6] = shards.Nobody, shards.Nobody
+	want.Passing[7], want.Passing[shards.Count-1] = true, true
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := s.Propose(ctx, right.Proposal{Assignment: want}); err != nil {
+	if err := s.Propose(ctx, lease.Proposal{Assignment: want}); err != nil {
 		t.Fatal(err)
 	}
-	err = s.Watch(ctx, func(e right.Event) {
+	err = s.Watch(ctx, func(e lease.Event) {
 		if e.Complete {
 			return
 		}
-		if e.Epoch.Number != 1 || !e.Assignment.Unanimous || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Heir != want.Heir || e.Assignment.Passing != want.Passing || !slices.Equal(e.Assignment.Members, want.Members) {
+		if e.Epoch.Number != 1 || !e.Assignment.Unanimous || !maps.Equal(e.Assignment.Pins, want.Pins) || e.Assignment.Owner != want.Owner || e.Assignment.Successor != want.Successor || e.Assignment.Passing != want.Passing || !slices.Equal(e.Assignment.Members, want.Members) {
 			t.Errorf("%v: %v", e.Epoch, e.Assignment.Members)
 		}
 		cancel()
@@ -267,11 +267,11 @@ func TestPublished(t *testing.T) {
 	}
 	do(s.Publish(ctx, "a", "one"))
 	do(s.Publish(ctx, "b", "two"))
-	do(s.Renew(ctx, right.Record{Member: "a", Process: 7, Claim: 1}))
+	do(s.Renew(ctx, lease.Record{Member: "a", Process: 7, Claim: 1}))
 	first, err := s.Published(ctx)
 	do(err)
 	do(s.Publish(ctx, "a", "one"))
-	do(s.Renew(ctx, right.Record{Member: "a", Process: 7, Claim: 1, Ended: true}))
+	do(s.Renew(ctx, lease.Record{Member: "a", Process: 7, Claim: 1, Ended: true}))
 	do(s.Publish(ctx, "b", "three"))
 	second, err := s.Published(ctx)
 	do(err)
@@ -327,7 +327,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 	c := dial(t)
 	s := etcd.New(c, "test")
 	for n := range uint64(5) {
-		if err := s.Renew(t.Context(), right.Record{Member: "a", Claim: 1, Renewals: n}); err != nil {
+		if err := s.Renew(t.Context(), lease.Record{Member: "a", Claim: 1, Renewals: n}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -51,7 +51,7 @@ type Way interface {
 
 // Record is what a member says of itself to the others.
 type Record struct {
-	Process   uint64             `json:"process"`   // as in right.Record
+	Process   uint64             `json:"process"`   // as in lease.Record
 	Addresses map[string]Address `json:"addresses"` // by fabrics' names
 }
 
@@ -82,7 +82,7 @@ const (
 type Config struct {
 	Fleet   string // its name
 	Name    string // the member's
-	Process uint64 // as in right.Config
+	Process uint64 // as in lease.Config
 	Ways    [Fabrics]Way
 	Store   Store
 	// Heard gets the words of other members, on Run's goroutine; it may not block. A word comes once by each fabric, if none is

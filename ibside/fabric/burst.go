@@ -7,8 +7,8 @@ import "causeway/ibside/ib"
 // maxOverhead is what a packet has beside its payload, with all headers and the longest pad.
 const maxOverhead = ib.UDMaxLen - 4096 + 3
 
-// DropRightEnded is the reason of a message that its sender may not send any more: see HCA.SendWhile.
-const DropRightEnded = "right_ended"
+// DropLeaseEnded is the reason of a message that its sender may not send any more: see HCA.SendWhile.
+const DropLeaseEnded = "lease_ended"
 
 // Post is a message, and the queue pair that sends it.
 type Post struct {
@@ -69,7 +69,7 @@ func (h *HCA) dropRest(why []string, took int, ended bool) {
 		case took > 0:
 			took--
 		case ended:
-			why[i] = DropRightEnded
+			why[i] = DropLeaseEnded
 		case h.Down() != "":
 			why[i] = DropLinkDown
 		default:

@@ -76,8 +76,8 @@ func TestPortSendWhile(t *testing.T) {
 		r.post(t, 0, porttest.Send{QP: qp, DLID: 1, DestQP: 9}, "x")
 	}
 	r.settle(t)
-	if c := r.port.counters(); c.Sent != 2 || c.SendDrops[fabric.DropRightEnded] != 3 {
-		t.Errorf("of 5 messages %d were sent, and dropped %v; want 2, and 3 as %s", c.Sent, c.SendDrops, fabric.DropRightEnded)
+	if c := r.port.counters(); c.Sent != 2 || c.SendDrops[fabric.DropLeaseEnded] != 3 {
+		t.Errorf("of 5 messages %d were sent, and dropped %v; want 2, and 3 as %s", c.Sent, c.SendDrops, fabric.DropLeaseEnded)
 	}
 	if _, err := r.port.Path(t.Context(), r.fabric.Node("echo").HCA().Info().GID, 0); err != nil {
 		t.Errorf("the subnet administrator cannot be asked: %v", err)

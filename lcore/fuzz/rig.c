@@ -12,7 +12,7 @@
 #include "../mirror/number.h"
 #include "../mirror/ring.h"
 #include "../pending.h"
-#include "../rights.h"
+#include "../lease.h"
 
 enum { RING = 16 };
 
@@ -205,7 +205,7 @@ static void make_worker(struct rig *r)
 	*ib_port = (struct ib_port){.self = r, .post = post, .poll = poll, .arrived = arrived, .free = complete};
 	memset(w, 0, sizeof *w);
 	w->datapath = &r->datapath;
-	rights_begin_worker(w);
+	lease_begin_worker(w);
 	w->ports = r->datapath.ports;
 	w->port[1] = 1;
 	w->by_port = calloc(MAX_PORTS, sizeof *w->by_port);

@@ -41,7 +41,7 @@ func (s *segment) announce(l *Loop, worker int, mac frame.MAC) {
 	l.frames.By(s.cfg.Port).Send(worker, frame.AppendRARP(nil, link))
 }
 
-// contradictionsPerSecond bounds what the bridge says against others on a segment: all shares that it may have, a few times.
+// contradictionsPerSecond bounds what the bridge says against others on a segment: all shards that it may have, a few times.
 const contradictionsPerSecond = 256
 
 // contradict has switches learn again that a MAC address is here: a station elsewhere has said that it is there.
@@ -52,8 +52,8 @@ func (s *segment) contradict(l *Loop, worker int, mac frame.MAC, now time.Time) 
 	}
 	s.contradictions.Take(now)
 	s.announce(l, worker, mac)
-	if l.log.Allow("share_claimed", 1) {
-		l.log.Warn("share_claimed", "mac", mac, "segment", s.name(), "note", "another station says that the share's address is there; this bridge has it, and says so")
+	if l.log.Allow("shard_claimed", 1) {
+		l.log.Warn("shard_claimed", "mac", mac, "segment", s.name(), "note", "another station says that the shard's address is there; this bridge has it, and says so")
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // HostsHere returns those addresses of RoCE hosts by which nodes of a partition reach these over this bridge: of a fleet, it is
-// the one that has the host's share. They are addresses on InfiniBand, as all here. It takes as long as ctx allows, and then
+// the one that has the host's shard. They are addresses on InfiniBand, as all here. It takes as long as ctx allows, and then
 // returns nothing.
 func HostsHere(ctx context.Context, l *Loop, pkey ib.PKey, ips []netip.Addr) (here []netip.Addr) {
 	err := l.inbox.Do(ctx, func() error {

@@ -15,17 +15,17 @@ import (
 	"causeway/tables"
 )
 
-// A part is the stations that a bridge has the shares of. The loop's goroutine uses it.
+// A part is the stations that a bridge has the shards of. The loop's goroutine uses it.
 type part map[frame.MAC]bool
 
 func (p part) MACFor(station frame.MAC) (frame.MAC, bool) { return bridgeMAC, p[station] }
 
-// Has has the MAC address of a share.
-func (p part) Has(mac frame.MAC) bool { return mac == shareMAC && p[mac] }
+// Has has the MAC address of a shard.
+func (p part) Has(mac frame.MAC) bool { return mac == shardMAC && p[mac] }
 
-var shareMAC = frame.MAC{0x32, 1, 2, 3, 4, 5}
+var shardMAC = frame.MAC{0x32, 1, 2, 3, 4, 5}
 
-// TestHostsHere: a host is here while it is known and the bridge has its share, to nodes of the partitions that its segment
+// TestHostsHere: a host is here while it is known and the bridge has its shard, to nodes of the partitions that its segment
 // has. Only hosts of RoCE that are not known are asked for.
 func TestHostsHere(t *testing.T) {
 	bubble(t, "one segment", func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestHostsHere(t *testing.T) {
 		}
 		p[hostMAC] = false
 		if got := here(); len(got) != 0 {
-			t.Errorf("%v are here, whose shares others have", got)
+			t.Errorf("%v are here, whose shards others have", got)
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
@@ -73,10 +73,10 @@ func TestHostsHere(t *testing.T) {
 	})
 }
 
-// TestContradicts: the bridge says at once that it has a share which another station says it has, and is silent of others' shares.
+// TestContradicts: the bridge says at once that it has a shard which another station says it has, and is silent of others' shards.
 func TestContradicts(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		p := part{shareMAC: true}
+		p := part{shardMAC: true}
 		s := start(t, func(c *manageConfig, _ *ibPort) { c.Fleet = p })
 		claimed := func(mac frame.MAC, times int) (answers int) {
 			for range times {
@@ -90,15 +90,15 @@ func TestContradicts(t *testing.T) {
 			}
 			return answers
 		}
-		if n := claimed(shareMAC, 1); n != 1 || s.log.count("share_claimed") != 1 {
-			t.Errorf("%d answers, %d lines", n, s.log.count("share_claimed"))
+		if n := claimed(shardMAC, 1); n != 1 || s.log.count("shard_claimed") != 1 {
+			t.Errorf("%d answers, %d lines", n, s.log.count("shard_claimed"))
 		}
-		other := shareMAC
+		other := shardMAC
 		other[5]++
 		if n := claimed(other, 1); n != 0 {
-			t.Errorf("%d answers for another bridge's share", n)
+			t.Errorf("%d answers for another bridge's shard", n)
 		}
-		if n := claimed(shareMAC, 400); n < 200 || n > 300 {
+		if n := claimed(shardMAC, 400); n < 200 || n > 300 {
 			t.Errorf("%d answers to 400", n)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"causeway/fleet/shares"
+	"causeway/fleet/shards"
 	"causeway/lcore"
 	"causeway/lcore/frame"
 )
@@ -16,7 +16,7 @@ import (
 // same do.
 const memberTurns = 8
 
-// virtualMAC is that of a fleet's host share 0.
+// virtualMAC is that of a fleet's host shard 0.
 var virtualMAC = frame.MAC{2, 0xca, 0x5e, 0, 0, 0}
 
 // stationMAC is to what host's packets for nodes are sent.
@@ -25,7 +25,7 @@ func (s shape) stationMAC() frame.MAC {
 		return bridgeMAC
 	}
 	m := virtualMAC
-	m[5] = byte(shares.OfHost(hostMAC))
+	m[5] = byte(shards.OfHost(hostMAC))
 	return m
 }
 
@@ -95,8 +95,8 @@ func (l *memberLoop) start(lcore uint) error {
 
 // join makes the bridge of the lane's worker, which must not run, a member.
 func (l *lane) join() error {
-	rights := lcore.RightsOf(l.rig.datapath)
-	rights.SetDeadline(time.Now().Add(24 * time.Hour))
+	lease := lcore.LeaseOf(l.rig.datapath)
+	lease.SetDeadline(time.Now().Add(24 * time.Hour))
 	return l.become(virtualMAC, l.rig.shape.part())
 }
 
@@ -111,7 +111,7 @@ func (l *lane) leave() error {
 }
 
 func (l *lane) become(mac frame.MAC, part *lcore.Part) error {
-	if err := lcore.RightsOf(l.rig.datapath).Set(context.Background(), part); err != nil {
+	if err := lcore.LeaseOf(l.rig.datapath).Set(context.Background(), part); err != nil {
 		return err
 	}
 	l.setVirtualMAC(mac)
@@ -121,12 +121,12 @@ func (l *lane) become(mac frame.MAC, part *lcore.Part) error {
 // part is what a member does: all that the shape's packets need, and not all.
 func (s shape) part() *lcore.Part {
 	var p lcore.Part
-	p.Open.Hosts = ^(uint64(1) << ((shares.OfHost(hostMAC) + 1) % shares.Hosts))
-	used := make([]shares.Share, s.groups)
+	p.Open.Hosts = ^(uint64(1) << ((shards.OfHost(hostMAC) + 1) % shards.Hosts))
+	used := make([]shards.Shard, s.groups)
 	for i := range used {
-		used[i] = shares.OfGroup(mgid(i)) - shares.Hosts
+		used[i] = shards.OfGroup(mgid(i)) - shards.Hosts
 	}
-	for x := range shares.Share(shares.Groups) {
+	for x := range shards.Shard(shards.Groups) {
 		if x%2 == 0 || slices.Contains(used, x) {
 			p.Open.Groups[x/64] |= 1 << (x % 64)
 		}

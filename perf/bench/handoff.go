@@ -10,10 +10,10 @@ import (
 	"causeway/lcore"
 )
 
-// Handoff is what a packet costs each of two workers when a share of the packets that either receives belongs to the
+// Handoff is what a packet costs each of two workers when a shard of the packets that either receives belongs to the
 // other's proxy QPs and is handed off.
 type Handoff struct {
-	Share  float64 `json:"share"`
+	Shard  float64 `json:"shard"`
 	EachNS float64 `json:"ns"`
 }
 
@@ -59,7 +59,7 @@ func Handoffs(cfg Config, sixteenths []int) ([]Handoff, error) {
 	}
 	for i, r := range rigs {
 		x := r.datapath.Counters().Direction[lcore.RoCEToIB]
-		out[i] = Handoff{Share: float64(x.Handoffs) / float64(x.Sent), EachNS: slices.Min(all[i])}
+		out[i] = Handoff{Shard: float64(x.Handoffs) / float64(x.Sent), EachNS: slices.Min(all[i])}
 		if err := r.verify(); err != nil {
 			return nil, err
 		}
@@ -67,10 +67,10 @@ func Handoffs(cfg Config, sixteenths []int) ([]Handoff, error) {
 	return out, nil
 }
 
-// PrintHandoffs writes a line for each share.
+// PrintHandoffs writes a line for each shard.
 func PrintHandoffs(w io.Writer, all []Handoff) error {
 	for _, h := range all {
-		_, err := fmt.Fprintf(w, "RoCE to IB, 64 B, 2 workers, %2.0f %% handed off: %.1f ns each, %.1f Mpps together\n", 100*h.Share, h.EachNS, 2e3/h.EachNS)
+		_, err := fmt.Fprintf(w, "RoCE to IB, 64 B, 2 workers, %2.0f %% handed off: %.1f ns each, %.1f Mpps together\n", 100*h.Shard, h.EachNS, 2e3/h.EachNS)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// Two workers hand off packets of each other's proxy QPs: as large a share as Handoffs says, none dropped, none lost
+// Two workers hand off packets of each other's proxy QPs: as large a shard as Handoffs says, none dropped, none lost
 // (see verify), and correct to the last bit.
 func TestHandoff(t *testing.T) {
 	if len(lcores) < 2 {
@@ -32,8 +32,8 @@ func TestHandoff(t *testing.T) {
 	x := r.datapath.Counters().Direction[lcore.RoCEToIB]
 	// The last packets handed off have not been sent; on a busy machine few packets are, so that it shows.
 	inside := float64(s.lanes*handoffFlight) / float64(x.Sent)
-	if share := float64(x.Handoffs) / float64(x.Sent); math.Abs(share-3./8) > 0.01+inside {
-		t.Errorf("%.3f of %d packets were handed off, want 3/8", share, x.Sent)
+	if shard := float64(x.Handoffs) / float64(x.Sent); math.Abs(shard-3./8) > 0.01+inside {
+		t.Errorf("%.3f of %d packets were handed off, want 3/8", shard, x.Sent)
 	}
 	for i, w := range r.datapath.Workers() {
 		if got := w.Counters().Direction[lcore.RoCEToIB]; got.Handoffs == 0 || got.Sent == 0 {
@@ -68,7 +68,7 @@ func TestHandoffs(t *testing.T) {
 	cfg := short()
 	cfg.Window = 2 * time.Millisecond
 	all, err := Handoffs(cfg, []int{0, 8})
-	if err != nil || len(all) != 2 || all[0].Share != 0 || math.Abs(all[1].Share-0.5) > 0.02 || all[0].EachNS <= 0 || all[1].EachNS <= 0 {
+	if err != nil || len(all) != 2 || all[0].Shard != 0 || math.Abs(all[1].Shard-0.5) > 0.02 || all[0].EachNS <= 0 || all[1].EachNS <= 0 {
 		t.Errorf("%+v %v", all, err)
 	}
 	var b strings.Builder

@@ -178,7 +178,7 @@ func (l *lane) load() error {
 func (l *lane) pause(on bool) { C.null_port_pause(l.ibPort, C.bool(on)) }
 
 // setVirtualMAC makes the bridge of the lane's worker, which must not run, a member of the fleet that has this one; of none,
-// if it is zero. The worker has the datapath's rights then.
+// if it is zero. The worker has the datapath's lease then.
 func (l *lane) setVirtualMAC(mac frame.MAC) {
 	C.member_of((*C.struct_worker)(l.w.Pointer()), mac48(mac))
 }

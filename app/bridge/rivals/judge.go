@@ -62,7 +62,7 @@ func (r *Rivals) judge(now time.Time) {
 	switch {
 	case r.changing:
 		return
-	case !r.self.Wants && r.cfg.Fleet != "" && r.free: // it may have shares to pass
+	case !r.self.Wants && r.cfg.Fleet != "" && r.free: // it may have shards to pass
 		r.set(true, "", now)
 		return
 	case !r.self.Wants:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package messages sends messages of bridges to each other over Ethernet, as MADs in RoCEv2 packets, from and to the
-// bridges' own addresses. So they need neither a host's rights nor a share.
+// bridges' own addresses. So they need neither a host's leases nor a share.
 //
 //	worker ── punted MAD ──▶ Handle ──▶ Heard
 //	any goroutine ─▶ loop ─▶ Send ────▶ worker 0's send ring

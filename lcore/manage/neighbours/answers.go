@@ -99,7 +99,7 @@ func (n *Neighbours) solicited(worker int, f frame.Frame, nd frame.NDFields, now
 func (n *Neighbours) AnswersFor(a netip.Addr) bool { return n.local.Has(a) || n.nodes.Has(a) }
 
 // answersBy reports whether a station's request for a is answered, and by which link. Of a fleet, the one answers for nodes
-// that has the station's share.
+// that has the station's shard.
 func (n *Neighbours) answersBy(a netip.Addr, station frame.MAC) (link frame.Link, may bool) {
 	if !n.AnswersFor(a) {
 		return link, false

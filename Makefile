@@ -216,7 +216,7 @@ fleet-upgrade: build ## upgrade three bridges one by one, under traffic, from th
 fleet-figures: build ## measure what is lost when bridges of a fleet fail, in RUNS runs (default 5), for a table on FILE or standard output (root)
 	@[[ $$(id -u) == 0 ]] || { echo 'fleet-figures: needs root, for network namespaces; run sudo make fleet-figures'; exit 1; }
 	@figures=$$(mktemp); trap 'rm -f '"$$figures" EXIT; code=0; \
-	CAUSEWAY_FLEET_FIGURES=$$figures go test -v -count=$(RUNS) -timeout 0 -run '$(FLEET)' ./app/causeway >&2 || code=$$?; \
+	CAUSEWAY_FLEET_FIGURES=$$figures go test -v -count=$(RUNS) -timeout 0 -run '^TestFleetOf(Bridges|Sixteen)$$' ./app/causeway >&2 || code=$$?; \
 	bin/causeway-perf fleet $$figures $(if $(FILE),>'$(FILE)') && exit $$code
 
 ##@ Prepare

@@ -5,7 +5,7 @@ package lcore
 // #include <rte_errno.h>
 // #include <rte_cycles.h>
 // #include "../dpdk/near.h"
-// #include "carried.h"
+// #include "forwarded.h"
 // #include "icrc.h"
 // #include "police.h"
 // #include "lease.h"
@@ -45,13 +45,13 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 	cfg.fill(c)
 	C.datapath_prepare(c)
 	if cfg.VirtualMAC != [6]byte{} {
-		carried := (*C.uint64_t)(C.near_zmalloc(nil, C.CARRIED_SLOTS*C.sizeof_uint64_t, node))
-		if carried == nil {
+		forwarded := (*C.uint64_t)(C.near_zmalloc(nil, C.FORWARDED_SLOTS*C.sizeof_uint64_t, node))
+		if forwarded == nil {
 			C.rte_free(unsafe.Pointer(c.police))
 			C.rte_free(unsafe.Pointer(c))
 			return nil, errors.New("lcore: no memory for a fleet's member; raise [workers] memory_mib")
 		}
-		C.lease_join(c, mac48(cfg.VirtualMAC), carried)
+		C.lease_join(c, mac48(cfg.VirtualMAC), forwarded)
 	}
 	b := &Datapath{c: c, node: node}
 	b.ports.begin(1 + len(cfg.MoreMACs))
@@ -77,7 +77,7 @@ func NewDatapath(cfg DatapathConfig, tables unsafe.Pointer) (*Datapath, error) {
 func (dp *Datapath) free() {
 	dp.closePunts()
 	dp.admission.free(dp)
-	C.rte_free(unsafe.Pointer(dp.c.lease.carried))
+	C.rte_free(unsafe.Pointer(dp.c.lease.forwarded))
 	C.rte_free(unsafe.Pointer(dp.c.police))
 	C.rte_free(unsafe.Pointer(dp.c))
 	dp.c = nil

@@ -3,7 +3,7 @@
 
 #include <rte_mempool.h>
 
-#include "carried.h"
+#include "forwarded.h"
 #include "route.h"
 
 /* Packets are told apart, not protected from whoever makes two of the same hash: such a sender loses its own. */
@@ -123,7 +123,7 @@ unsigned take_kept(struct worker *w, enum direction d, struct ib_recv *out, bool
 	for (unsigned i = 0; i < k->n; i++) {
 		struct kept_packet *p = at(k, i);
 		bool released = has_shard(&w->lease.release, d, p->shard);
-		if (released && carried_has(w->datapath, p->id))
+		if (released && forwarded_has(w->datapath, p->id))
 			drop_one(w, d, DROP_not_mine, p);
 		else if (released && taken < BURST)
 			out[taken++] = p->message;

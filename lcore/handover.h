@@ -53,7 +53,7 @@ void note_messages(struct worker *w, const struct egress *e);
 void keep_frame(struct worker *w, struct burst *b, unsigned i);
 void keep_message(struct worker *w, const struct egress *e, unsigned i);
 
-/* Takes at most a burst of what is kept of shards that are opened now, and drops what the owner has carried. Returns
+/* Takes at most a burst of what is kept of shards that are opened now, and drops what the owner has forwarded. Returns
  * how many were taken; *rest: whether there are more. */
 unsigned take_kept(struct worker *w, enum direction d, struct ib_recv *out, bool *rest);
 

@@ -139,7 +139,7 @@ func handOver(t *testing.T, w passage, seed uint64) {
 	h.pass(w, 3)
 	owner.part(lcore.Part{})
 	ids, all := lcore.LeaseOf(owner.datapath).Noted()
-	if !all || !lcore.LeaseOf(successor.datapath).Carry(ids) {
+	if !all || !lcore.LeaseOf(successor.datapath).AddForwarded(ids) {
 		t.Fatalf("%d were noted", len(ids))
 	}
 	for _, number := range h.waits[0] { // etcd takes longer than the fabric, but the successor may hear all later
@@ -155,13 +155,13 @@ func handOver(t *testing.T, w passage, seed uint64) {
 		t.Fatal("the successor does not settle")
 	}
 	if lcore.LeaseOf(successor.datapath).Done() {
-		t.Error("the successor forgets what was carried at once")
+		t.Error("the successor forgets what was forwarded at once")
 	}
 	lcore.LeaseOf(successor.datapath).Late(0)
 	successor.part(lcore.Part{Open: shard, Hold: shard})
 	successor.work()
 	if !lcore.LeaseOf(successor.datapath).Done() {
-		t.Error("the successor never forgets what was carried")
+		t.Error("the successor never forgets what was forwarded")
 	}
 	successor.part(lcore.Part{Open: shard})
 	h.pass(w, 5)
@@ -379,8 +379,8 @@ func TestKeptIsCountedOnce(t *testing.T) {
 	want(t, "sent", len(s.toIB(0))+len(s.toRoCE(0)), 4)
 }
 
-// TestCarryBounded fills the set of what others have carried. What has no room is refused whole.
-func TestCarryBounded(t *testing.T) {
+// TestForwardedBounded fills the set of what others have forwarded. What has no room is refused whole.
+func TestForwardedBounded(t *testing.T) {
 	const most = 32768
 	s := newRig(t, smallFixture().with(member))
 	lease, id := lcore.LeaseOf(s.datapath), uint64(0)
@@ -393,6 +393,6 @@ func TestCarryBounded(t *testing.T) {
 			id++
 			ids[i] = id
 		}
-		want(t, fmt.Sprintf("%d more fit", c.ids), lease.Carry(ids), c.fit)
+		want(t, fmt.Sprintf("%d more fit", c.ids), lease.AddForwarded(ids), c.fit)
 	}
 }

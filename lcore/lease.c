@@ -34,10 +34,10 @@ void lease_begin_worker(struct worker *w)
 	set_sources(w);
 }
 
-void lease_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *carried)
+void lease_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *forwarded)
 {
 	dp->virtual_mac = virtual_mac;
-	dp->lease.carried = carried;
+	dp->lease.forwarded = forwarded;
 	set_all(&dp->lease.open, 0);
 	dp->lease.deadline = dp->lease.until = 0;
 }
@@ -146,7 +146,7 @@ void lease_released(struct worker *w, enum direction d)
 {
 	struct lease_view *h = &w->lease;
 	if (h->waits[d])
-		return; /* the queues may still have what the one before has carried */
+		return; /* the queues may still have what the one before has forwarded */
 	h->unsent[d] = false;
 	settle(h);
 	if (rte_rdtsc() < h->late_until)

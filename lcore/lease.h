@@ -109,17 +109,17 @@ static inline void lease_received(struct worker *w, enum direction d, unsigned n
 		lease_open(w, d, n);
 }
 
-/* All that was kept of the shards that are opened has been sent. When nothing that was carried can come any more, what
- * comes then is forwarded. */
+/* All that was kept of the shards that are opened has been sent. When nothing that was forwarded can come any more,
+ * what comes then is forwarded. */
 void lease_released(struct worker *w, enum direction d);
 
 /* A bridge without a fleet, and a worker that begins. */
 void lease_begin(struct datapath *dp);
 void lease_begin_worker(struct worker *w);
 
-/* A member of a fleet, which has no shard and no lease at first. Before there are segments and workers. carried has
- * room for CARRIED_SLOTS, and is zero. */
-void lease_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *carried);
+/* A member of a fleet, which has no shard and no lease at first. Before there are segments and workers. forwarded has
+ * room for FORWARDED_SLOTS, and is zero. */
+void lease_join(struct datapath *dp, uint64_t virtual_mac, uint64_t *forwarded);
 
 /* Changes the shards. A grace period later (policy.h) no worker forwards what is closed. */
 void lease_set(struct datapath *dp, const struct shards *open, const struct shards *leave, const struct shards *hold,
@@ -142,7 +142,7 @@ bool lease_answers(const struct datapath *dp, uint64_t mac);
  * lease, for switches believe it. */
 bool lease_may_announce(const struct worker *w, const struct rte_mbuf *m);
 
-/* Changes how late packets may come that another member has carried: TSC cycles after the shard was opened. */
+/* Changes how late packets may come that another member has forwarded: TSC cycles after the shard was opened. */
 void lease_late(struct datapath *dp, uint64_t late);
 
 /* Changes the deadline: a TSC, and in how many nanoseconds that is. */

@@ -3,7 +3,7 @@
 package lcore
 
 // #include <rte_cycles.h>
-// #include "carried.h"
+// #include "forwarded.h"
 // #include "handover.h"
 // #include "lease.h"
 import "C"
@@ -28,7 +28,7 @@ type Part struct {
 	// sent from their MAC addresses any more.
 	Leave Shards
 	// Hold are those that are about to be this bridge's. What comes of these is kept. When they are in Open, too, what was
-	// kept and not carried (Carry) is sent, in order, before what comes later, and nothing that was carried (Late); those that
+	// kept and not forwarded (AddForwarded) is sent, in order, before what comes later, and nothing that was forwarded (Late); those that
 	// were open already are not held.
 	Hold Shards
 	// Attracts are the host shards of Hold that hosts are to reach here already, a bit each.
@@ -96,7 +96,7 @@ func (r Lease) settled() bool {
 	return !slices.ContainsFunc(r.datapath.workers, func(w *Worker) bool { return !bool(C.lease_settled(w.c)) })
 }
 
-// Late is for how long after it was opened of a shard that was held nothing is sent that was carried (Carry): of what members
+// Late is for how long after it was opened of a shard that was held nothing is sent that was forwarded (AddForwarded): of what members
 // hear, this one may hear some later.
 func (r Lease) Late(d time.Duration) {
 	C.lease_late(r.datapath.c, C.uint64_t(d.Seconds()*float64(C.rte_get_tsc_hz())))
@@ -124,14 +124,14 @@ func (r Lease) Noted() (ids []uint64, all bool) {
 	return ids, all
 }
 
-// Carry adds to the packets that are known to have been forwarded by other members, before shards of these are opened; false:
+// AddForwarded adds to the packets that are known to have been forwarded by other members, before shards of these are opened; false:
 // they are too many.
-func (r Lease) Carry(ids []uint64) bool {
-	return bool(C.carried_add(r.datapath.c, (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(ids))), C.uint(len(ids))))
+func (r Lease) AddForwarded(ids []uint64) bool {
+	return bool(C.forwarded_add(r.datapath.c, (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(ids))), C.uint(len(ids))))
 }
 
-// Forget forgets what Carry has added, while nothing is held.
-func (r Lease) Forget() { C.carried_forget(r.datapath.c) }
+// Forget forgets what AddForwarded has added, while nothing is held.
+func (r Lease) Forget() { C.forwarded_forget(r.datapath.c) }
 
 // SetDeadline has workers send nothing (lease_ended) from a time on, until there is a later one. Any goroutine may call it.
 func (r Lease) SetDeadline(t time.Time) {

@@ -94,9 +94,9 @@ struct lease {
 	struct shards leave; /* of open: about to be another member's */
 	struct shards hold;  /* about to be this bridge's; in open, too: what was kept is sent first (handover.h) */
 	uint64_t attracts;   /* host shards of hold that hosts are to reach here already, atomic */
-	uint64_t late;       /* TSC cycles, atomic: what was carried of these may come so long after they are opened */
-	uint64_t *carried;   /* a hash set of packets that another member has sent of these, elements atomic; 0: none */
-	unsigned n_carried;
+	uint64_t late; /* TSC cycles, atomic: what was forwarded of these may come so long after they are opened */
+	uint64_t *forwarded; /* a hash set of packets that another member has sent of these, elements atomic; 0: none */
+	unsigned n_forwarded;
 };
 
 /* What a worker does of it. */
@@ -114,7 +114,7 @@ struct lease_view {
 	struct shards shards;  /* it forwards these */
 	struct shards leave;   /* and notes what, of these */
 	struct shards keep;    /* it keeps what comes of these */
-	struct shards release; /* opened, of which what was kept is to be sent first, and carried what comes late */
+	struct shards release; /* opened, of which what was kept is to be sent first, and forwarded what comes late */
 	/* Atomic: what was closed, or is held no more, since the worker took a change: it may be open or held again. */
 	struct shards closed, dropped;
 	struct {

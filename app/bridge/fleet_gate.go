@@ -43,34 +43,34 @@ type shardGate struct {
 	putOff   atomic.Uint64 // times that shards could not pass without a loss
 	deadline atomic.Pointer[time.Time]
 	opened   atomic.Pointer[lcore.Shards] // what the workers forward; nil: nothing yet
-	given    lease.Carried                // what others carried of shards that were opened a moment ago, and may come late
+	given    lease.Forwarded              // what others forwarded of shards that were opened a moment ago, and may come late
 }
 
 // Open implements lease.Gate.
-func (g *shardGate) Open(all []shards.Shard, carried lease.Carried) {
+func (g *shardGate) Open(all []shards.Shard, forwarded lease.Forwarded) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.settle()
 	opened := setOf(all)
 	held := both(g.part.Hold, opened)
-	if held != (lcore.Shards{}) && (carried == nil || !g.carry(carried)) {
+	if held != (lcore.Shards{}) && (forwarded == nil || !g.tellForwarded(forwarded)) {
 		g.part.Hold = minus(g.part.Hold, opened)
-		g.noOverlap("who had the shards has not told what it carried", "dropped", "what was kept of them")
+		g.noOverlap("who had the shards has not told what it forwarded", "dropped", "what was kept of them")
 	}
-	g.given = append(g.given, carried...)
-	g.within(g.port.AwaitReceived) // else workers would take for newer what another member may have carried
+	g.given = append(g.given, forwarded...)
+	g.within(g.port.AwaitReceived) // else workers would take for newer what another member may have forwarded
 	g.part.Open = plus(g.part.Open, opened)
 	g.apply()
 	g.announce(opened.Hosts)
 }
 
-// carry has the workers know what another member has carried, before they send what was kept.
-func (g *shardGate) carry(carried lease.Carried) bool {
-	ids := make([]uint64, len(carried)/8)
+// tellForwarded has the workers know what another member has forwarded, before they send what was kept.
+func (g *shardGate) tellForwarded(forwarded lease.Forwarded) bool {
+	ids := make([]uint64, len(forwarded)/8)
 	for i := range ids {
-		ids[i] = binary.LittleEndian.Uint64(carried[8*i:])
+		ids[i] = binary.LittleEndian.Uint64(forwarded[8*i:])
 	}
-	return g.lease.Carry(ids)
+	return g.lease.AddForwarded(ids)
 }
 
 // Close implements lease.Gate.
@@ -116,11 +116,11 @@ func (g *shardGate) Stay(all []shards.Shard, successors []string) {
 		"note", "they do not say in time that they hold these shards: this bridge goes on with them, and tries again")
 }
 
-// mostCarried is how many packets a member tells of at most, which etcd keeps in one value.
-const mostCarried = 32768
+// mostForwarded is how many packets a member tells of at most, which etcd keeps in one value.
+const mostForwarded = 32768
 
 // Left implements lease.Gate.
-func (g *shardGate) Left(late []string) lease.Carried {
+func (g *shardGate) Left(late []string) lease.Forwarded {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.close(g.part.Leave)
@@ -132,15 +132,15 @@ func (g *shardGate) Left(late []string) lease.Carried {
 		g.noOverlap("members do not say that they hold the shards", "members", late)
 	}
 	ids, all := g.lease.Noted()
-	if !all || len(ids)+len(g.given)/8 > mostCarried {
-		g.noOverlap("more packets were carried meanwhile than can be told", "most", mostCarried)
+	if !all || len(ids)+len(g.given)/8 > mostForwarded {
+		g.noOverlap("more packets were forwarded meanwhile than can be told", "most", mostForwarded)
 		return nil
 	}
-	carried := append(lease.Carried{}, g.given...) // may come late to the next one, too; nothing is not nil
+	forwarded := append(lease.Forwarded{}, g.given...) // may come late to the next one, too; nothing is not nil
 	for _, id := range ids {
-		carried = binary.LittleEndian.AppendUint64(carried, id)
+		forwarded = binary.LittleEndian.AppendUint64(forwarded, id)
 	}
-	return carried
+	return forwarded
 }
 
 // within reports whether something was done by then.

@@ -14,7 +14,7 @@ import (
 )
 
 // messagesIn returns how many messages of a stream there are in a time.
-func messagesIn(d time.Duration) uint64 { return uint64(d * fleetRate / time.Second) }
+func (f *bridgeFleet) messagesIn(d time.Duration) uint64 { return uint64(d * f.rate / time.Second) }
 
 // judge checks what was sent up to these numbers, by the captures and by what has come. next is the assignment that was the newest
 // before.
@@ -23,7 +23,7 @@ func (x *fleetTraffic) judge(what string, most time.Duration, next int, until ma
 	t.Helper()
 	e := fleettest.Egress{
 		All: x.f.capture.Take(func(m fleettest.Seen) bool { return m.Number <= until[m.Stream] }), Assignments: x.f.assignment() - x.assignment,
-		Arrived: map[uint32]uint64{}, Most: messagesIn(most), Behind: messagesIn(x.f.behind), Joined: true,
+		Arrived: map[uint32]uint64{}, Most: x.f.messagesIn(most), Behind: x.f.messagesIn(x.f.behind), Joined: true,
 	}
 	lost := uint64(0)
 	for id, came := range x.f.capture.Came(until) {
@@ -46,7 +46,7 @@ func (x *fleetTraffic) judge(what string, most time.Duration, next int, until ma
 		t.Errorf("%s: %d mistakes:\n%s", what, len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
 	}
 	x.marks, x.assignment = until, next
-	x.f.figure(what, time.Duration(lost)*time.Second/fleetRate)
+	x.f.figure(what, time.Duration(lost)*time.Second/x.f.rate)
 }
 
 // assignment returns how many assignments there have been, as far as a member which runs knows.

@@ -61,8 +61,8 @@ func followed(p *program) (times, version int) {
 // back.
 func TestFleetPush(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	f.keys = "configuration = \"etcd\"\n"
+	f := newFleet(t, 3)
+	f.keys += "configuration = \"etcd\"\n"
 	f.start(1)
 	f.start(2)
 	f.shard("half each", shards.Hosts/2, 1, 2)
@@ -90,7 +90,7 @@ func TestFleetPush(t *testing.T) {
 	host := func(ip string) string {
 		return sharedByAll + fmt.Sprintf("[[host]]\nip = %q\nside = \"ib\"\ngid = \"fe80::99\"\n", ip)
 	}
-	f.pushed(f.push(host("10.9.0.252")), exitFailed, "configuration 2 is not the fleet's: nothing was changed: m2 refuses it: ", "10.9.0.252")
+	f.pushed(f.push(host("10.9.0.102")), exitFailed, "configuration 2 is not the fleet's: nothing was changed: m2 refuses it: ", "10.9.0.102")
 	is("refused", 1)
 	f.pushed(f.push(host("10.9.0.99")), exitFailed, "configuration 3 is not the fleet's: m1 is not ready: it waits for 1 joins, paths and P_Keys", "m1 has gone back to configuration 1.")
 	is("undone", 3)

@@ -111,7 +111,7 @@ type gateEvent struct {
 }
 
 // Open implements lease.Gate.
-func (g *shownGate) Open(all []shards.Shard, _ lease.Carried) { g.show("open", all) }
+func (g *shownGate) Open(all []shards.Shard, _ lease.Forwarded) { g.show("open", all) }
 
 // Close implements lease.Gate.
 func (g *shownGate) Close(all []shards.Shard) { g.show("close", all) }
@@ -127,10 +127,10 @@ func (g *shownGate) Stay(all []shards.Shard, _ []string) {
 	g.leaving = slices.DeleteFunc(slices.Clone(g.leaving), func(s shards.Shard) bool { return slices.Contains(all, s) })
 }
 
-// Left implements lease.Gate. Nothing is forwarded in a rehearsal, so nothing was carried.
-func (g *shownGate) Left([]string) lease.Carried {
+// Left implements lease.Gate. Nothing is forwarded in a rehearsal, so nothing was forwarded.
+func (g *shownGate) Left([]string) lease.Forwarded {
 	g.Close(g.leaving)
-	return lease.Carried{}
+	return lease.Forwarded{}
 }
 
 // Hold implements lease.Gate.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,15 +29,19 @@ func (f *bridgeFleet) shardOf(host int) shards.Shard {
 // ownerOf returns the number of the member that has a shard.
 func (f *bridgeFleet) ownerOf(s shards.Shard) int {
 	f.t.Helper()
-	owner := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m(\d)`, s)).FindStringSubmatch(f.ctl(1, "show", "shards"))
-	return int(owner[1][0] - '0')
+	owner := regexp.MustCompile(fmt.Sprintf(`(?m)^%v +\S+ +m(\d+)`, s)).FindStringSubmatch(f.ctl(1, "show", "shards"))
+	n, err := strconv.Atoi(owner[1])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n
 }
 
 // switched checks that the switch, which forgets what has been silent for five seconds, knows each host shard at the port of the
 // member that has it: by each announcement, or the one a second later.
 func (f *bridgeFleet) switched() {
 	f.t.Helper()
-	line := regexp.MustCompile(`(?m)^host/\d+ +(\S+) +m(\d)`)
+	line := regexp.MustCompile(`(?m)^host/\d+ +(\S+) +m(\d+)`)
 	var wrong []string
 	for end := time.Now().Add(fleettest.Bound(f.t)(2 * time.Second)); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		known := f.segment.do(f.t, "bridge fdb show br br0")

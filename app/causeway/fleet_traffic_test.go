@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -23,19 +24,11 @@ import (
 type fleetTraffic struct {
 	f          *bridgeFleet
 	listener   *program // host 0, which has joined the groups
+	node       *fabric.Node
 	senders    []*program
 	marks      map[uint32]uint64 // up to which number of each stream all was judged
 	assignment int               // that was the newest then
 }
-
-// fleetRate is how many messages a second each stream has: as many as figures are to be exact, but in CI few enough for a slow
-// machine, which fourteen streams at 100 alone keep busy.
-var fleetRate = func() time.Duration {
-	if os.Getenv(figuresFile) != "" {
-		return 100
-	}
-	return 40
-}()
 
 // figuresFile names the file that what was lost is appended to, of which make fleet-figures makes a table.
 const figuresFile = "CAUSEWAY_FLEET_FIGURES"
@@ -51,9 +44,10 @@ func (f *bridgeFleet) begin() *fleetTraffic {
 	f.capture.Receiver(f.within(f.hosts[0]), "h0")
 	x.listener = f.hosts[0].launch(f.t, groups...)
 	x.listener.qpn()
-	node := f.node(0x70).String()
+	x.node = f.node(0x70)
+	node := x.node.QP().QPN().String()
 	f.learned(0x70)
-	send := []string{"send", "-json", "-rate", strconv.Itoa(int(fleetRate)), "-to"}
+	send := []string{"send", "-json", "-rate", strconv.Itoa(int(f.rate)), "-to"}
 	for i := range f.hosts {
 		x.senders = append(x.senders, f.hosts[i].launch(f.t, append(send, toIB, "-on", "packet:h0")...),
 			f.hosts[i].launch(f.t, append(send, "10.9.0.70", "-qpn", node, "-on", "packet:h0", "-own-qpn", "99")...))
@@ -68,8 +62,8 @@ func (f *bridgeFleet) begin() *fleetTraffic {
 	return x
 }
 
-// node has a node on the subnet receive what hosts send, and returns its queue pair's number.
-func (f *bridgeFleet) node(guid ib.GUID) ib.QPN {
+// node has a node on the subnet receive what hosts send.
+func (f *bridgeFleet) node(guid ib.GUID) *fabric.Node {
 	f.t.Helper()
 	port, err := f.subnet.Attach(fabric.PortConfig{Name: "node", GUID: guid})
 	if err != nil {
@@ -84,7 +78,7 @@ func (f *bridgeFleet) node(guid ib.GUID) ib.QPN {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { n.Close() })
-	return n.QP().QPN()
+	return n
 }
 
 // learned waits until the members that run know the node by the LID that it has now: what they send to its former one
@@ -165,7 +159,7 @@ func (f *bridgeFleet) passed() {
 
 // running are the members that run.
 func (f *bridgeFleet) running() []int {
-	return slices.DeleteFunc([]int{1, 2, 3}, func(n int) bool {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(f.members)), func(n int) bool {
 		select {
 		case <-f.members[n].done:
 			return true

@@ -20,8 +20,8 @@ func TestFleetUpgrade(t *testing.T) {
 	if before == "" {
 		t.Skip("no earlier build is named: run sudo make fleet-upgrade BEFORE=COMMIT")
 	}
-	f := newFleet(t)
-	f.keys, f.build = "without_etcd = \"unanimous\"\n", before
+	f := newFleet(t, 3)
+	f.keys, f.build = f.keys+"without_etcd = \"unanimous\"\n", before
 	all := func(what string) { f.shard(what, shards.Hosts/3, 1, 2, 3) }
 	for n := range 3 {
 		f.start(n + 1)

@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,8 +28,13 @@ import (
 	"causeway/lcore/frame/roce"
 )
 
-// members are their names, by their numbers from 1.
-var members = []string{"", "m1", "m2", "m3"}
+// memberOf returns the number of the member that a port is of, by its name; 0: of none.
+func memberOf(port string) (n int) {
+	if number, is := strings.CutPrefix(port, "m"); is {
+		n, _ = strconv.Atoi(number)
+	}
+	return n
+}
 
 // Seen is a numbered message, captured where it came out of somebody's port into the segment or the subnet.
 type Seen struct {
@@ -176,7 +183,7 @@ func (c *Capture) infiniband(subnet *fabric.Fabric, from io.Reader) error {
 		}
 		if _, known := numbers[p.SLID]; !known {
 			for _, port := range subnet.Ports() {
-				numbers[port.LID] = max(slices.Index(members, port.Name), 0)
+				numbers[port.LID] = memberOf(port.Name)
 			}
 		}
 		m := Seen{At: record.Time, Member: numbers[p.SLID]}

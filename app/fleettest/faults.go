@@ -98,7 +98,7 @@ type Hindrance struct {
 }
 
 // Hindrances has the first member's InfiniBand link have no credits, in each direction, and its process stand still. What it has
-// posted leaves late, and still before what its successors send; and what it hears late others have carried.
+// posted leaves late, and still before what its successors send; and what it hears late others have forwarded.
 func (b *Bed) Hindrances(lease time.Duration) []Hindrance {
 	guid := b.GUID(1)
 	return []Hindrance{
@@ -152,9 +152,9 @@ func (b *Bed) GID(member int) ib.GID {
 func (b *Bed) port(member int) fabric.PortInfo {
 	b.T.Helper()
 	ports := b.Subnet.Ports()
-	i := slices.IndexFunc(ports, func(p fabric.PortInfo) bool { return p.Name == members[member] })
+	i := slices.IndexFunc(ports, func(p fabric.PortInfo) bool { return memberOf(p.Name) == member })
 	if i < 0 {
-		b.T.Fatalf("%s is not on the subnet: %v", members[member], ports)
+		b.T.Fatalf("m%d is not on the subnet: %v", member, ports)
 	}
 	return ports[i]
 }

@@ -14,8 +14,8 @@ import (
 // goroutine.
 type Gate interface {
 	// Open has shards forwarded while the deadline has not passed; of those that are held, first what was kept, but for what
-	// was carried. Nil: nobody knows what was, and what was kept is dropped.
-	Open(all []shards.Shard, carried Carried)
+	// was forwarded. Nil: nobody knows what was, and what was kept is dropped.
+	Open(all []shards.Shard, forwarded Forwarded)
 	// Close returns when nothing forwards these shards any more.
 	Close(all []shards.Shard)
 	// Leave has open shards forwarded as before, and noted what; no host is told any more that it reaches them here. False: they
@@ -26,7 +26,7 @@ type Gate interface {
 	// Left closes the shards that Leave has named, as Close does, and returns what was forwarded of them since, when it has left
 	// the bridge; nil: it is too much, or has not in time.
 	// Late are the members that have not said that they hold theirs.
-	Left(late []string) Carried
+	Left(late []string) Forwarded
 	// Hold returns when what comes of shards that are not open is kept. False: that takes too long, and nothing is held.
 	Hold(all []shards.Shard) bool
 	// Attract has hosts reach shards here that are held.
@@ -131,4 +131,4 @@ func (c *Config) silence() time.Duration {
 }
 
 // holding is how long a member holds what another leaves at most: as long as that one may take to propose that it passes, and longer.
-func (c *Config) holding() time.Duration { return 2*c.lingering() + c.Lease }
+func (c *Config) holding() time.Duration { return 2*c.drainTime() + c.Lease }

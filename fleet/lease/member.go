@@ -19,7 +19,7 @@ type Member struct {
 
 	view      *view
 	epoch     Epoch // that it follows: it has closed all else, and says so
-	seen      Epoch // the newest that it has looked at: it goes on for a moment with what has passed by that (lingers)
+	seen      Epoch // the newest that it has looked at: it goes on for a moment with what has passed by that (drains)
 	kept      set   // of what it had open by epoch, what all since then give it
 	open      set
 	passing   passing
@@ -201,7 +201,7 @@ func (m *Member) sawName(r Record) {
 	}
 }
 
-// follow closes what the newest assignment does not give, for what has passed by it a moment later (lingers), and only then renews with
+// follow closes what the newest assignment does not give, for what has passed by it a moment later (drains), and only then renews with
 // its epoch, which tells the others.
 // If it does not follow the one before, one in between may have given anything to somebody who has it open: nothing stays open.
 func (m *Member) follow(now time.Time) {
@@ -220,7 +220,7 @@ func (m *Member) follow(now time.Time) {
 		keep = keep.both(&m.kept) // what was taken is taken, though it may be given again
 	}
 	m.seen, m.kept = m.view.epoch, keep
-	if follows && m.lingers(&keep, now) {
+	if follows && m.drains(&keep, now) {
 		return
 	}
 	m.passes(&keep)

@@ -20,15 +20,15 @@ import (
 //
 // What cannot pass so is put off before it is proposed: its owner goes on, and hosts have reached it there all the time.
 type passing struct {
-	count   uint64              // as a Leave's Pass
-	leaving *leaving            // nil: it leaves nothing
-	again   time.Time           // when to leave what was put off
-	delay   time.Duration       // of that
-	anyhow  bool                // what cannot pass without a loss passes with one
-	holding map[string]*holding // by the names of those who leave the shards
-	carried Carried             // for the next record
-	news    bool                // of this, which the others are to be told
-	tell    time.Time           // when to tell them again, for a note may be lost
+	count     uint64              // as a Leave's Pass
+	leaving   *leaving            // nil: it leaves nothing
+	again     time.Time           // when to leave what was put off
+	delay     time.Duration       // of that
+	anyhow    bool                // what cannot pass without a loss passes with one
+	holding   map[string]*holding // by the names of those who leave the shards
+	forwarded Forwarded           // for the next record
+	news      bool                // of this, which the others are to be told
+	tell      time.Time           // when to tell them again, for a note may be lost
 }
 
 // leaving is shards that the member is to pass.
@@ -47,18 +47,18 @@ type leaving struct {
 // holding is shards that another member is to pass to this one, or has passed.
 type holding struct {
 	set
-	leave   Leave
-	carried Carried // nil: not known
-	until   time.Time
-	here    bool // they have passed, and hosts reach them here
+	leave     Leave
+	forwarded Forwarded // nil: not known
+	until     time.Time
+	here      bool // they have passed, and hosts reach them here
 }
 
 // owners are those who leave what is held, by name, so that nothing depends on a map's order.
 func (p *passing) owners() []string { return slices.Sorted(maps.Keys(p.holding)) }
 
-// lingering is how long a member waits at most for those that are to hold what it leaves: two of them may have to find out that what they
+// drainTime is how long a member waits at most for those that are to hold what it leaves: two of them may have to find out that what they
 // watch is behind.
-func (c *Config) lingering() time.Duration { return 2 * c.Lease / 5 }
+func (c *Config) drainTime() time.Duration { return 2 * c.Lease / 5 }
 
 // Settling is how much later members may hear a packet than others do, for a lease: a member goes on for so long when hosts reach
 // elsewhere what it has left, and others hold what they hear so long after it began to note what it forwards.
@@ -119,14 +119,14 @@ func (m *Member) leave(now time.Time) time.Time {
 	case len(m.view.newest().passes[m.config.Name]) == 0:
 		p.again, p.delay, p.anyhow = time.Time{}, 0, false
 		return time.Time{}
-	case all.empty() || m.renewal.epoch != m.epoch || p.carried != nil:
+	case all.empty() || m.renewal.epoch != m.epoch || p.forwarded != nil:
 		return time.Time{} // until an event
 	case now.Before(p.again):
 		return p.again
 	}
 	l := &leaving{set: all, successors: successors, missing: map[string]bool{}, closed: !m.config.Gate.Leave(all.list())}
 	noting := m.config.Clock.Now() // Leave may have taken long
-	l.tell, l.until = noting.Add(m.config.settling()), noting.Add(m.config.lingering())
+	l.tell, l.until = noting.Add(m.config.settling()), noting.Add(m.config.drainTime())
 	if l.closed {
 		l.tell, l.until = time.Time{}, now
 	}
@@ -202,7 +202,7 @@ func (m *Member) passes(keep *set) {
 	if l.closed {
 		return
 	}
-	m.passing.carried = m.config.Gate.Left(late)
+	m.passing.forwarded = m.config.Gate.Left(late)
 	m.open = m.open.minus(&gone)
 }
 
@@ -229,7 +229,7 @@ func (m *Member) tell(ctx context.Context, group *sync.WaitGroup, now time.Time)
 		}
 	}
 	group.Go(func() {
-		timed, cancel := context.WithTimeout(ctx, m.config.lingering())
+		timed, cancel := context.WithTimeout(ctx, m.config.drainTime())
 		defer cancel()
 		_ = m.config.Store.Tell(timed, n)
 	})
@@ -255,9 +255,9 @@ func (m *Member) noted(n Note, now time.Time) {
 	}
 }
 
-// lingers reports whether the member still forwards what has passed by the newest assignment, by which it keeps some of its shards: until
+// drains reports whether the member still forwards what has passed by the newest assignment, by which it keeps some of its shards: until
 // hosts reach that where it is now, and no longer than two fifths of a lease, which is not renewed meanwhile.
-func (m *Member) lingers(keep *set, now time.Time) bool {
+func (m *Member) drains(keep *set, now time.Time) bool {
 	l := m.passing.leaving
 	if l == nil || l.closed {
 		return false
@@ -267,7 +267,7 @@ func (m *Member) lingers(keep *set, now time.Time) bool {
 		return false
 	}
 	if l.last.IsZero() {
-		l.last, l.reaches = now.Add(m.config.lingering()), map[string]bool{}
+		l.last, l.reaches = now.Add(m.config.drainTime()), map[string]bool{}
 		if end := m.renewal.until.Add(-m.config.interval()); end.Before(l.last) {
 			l.last = end // closing takes a moment, too
 		}
@@ -304,7 +304,7 @@ func (m *Member) hold(n Note, now time.Time) {
 			m.passing.drop(m.config.Gate, n.Member, h.both(&put))
 		}
 		return
-	case h != nil && h.carried != nil:
+	case h != nil && h.forwarded != nil:
 		return
 	case h != nil:
 		m.passing.drop(m.config.Gate, n.Member, h.set)
@@ -321,11 +321,11 @@ func (m *Member) hold(n Note, now time.Time) {
 	m.passing.news = true
 }
 
-// left takes in what a member says that it carried. Its next records do not say so again.
+// left takes in what a member says that it forwarded. Its next records do not say so again.
 func (p *passing) left(r Record) {
 	h := p.holding[r.Member]
-	if h != nil && r.Carried != nil && h.leave == (Leave{r.Member, r.Process, r.Pass}) {
-		h.carried = r.Carried
+	if h != nil && r.Forwarded != nil && h.leave == (Leave{r.Member, r.Process, r.Pass}) {
+		h.forwarded = r.Forwarded
 	}
 }
 
@@ -338,7 +338,7 @@ func (m *Member) openAll(free set) {
 		if held.empty() {
 			continue
 		}
-		m.config.Gate.Open(held.list(), h.carried)
+		m.config.Gate.Open(held.list(), h.forwarded)
 		free = free.minus(&held)
 		if h.set = h.minus(&held); h.empty() {
 			delete(m.passing.holding, name)

@@ -11,40 +11,40 @@ import (
 	"causeway/fleet/shards"
 )
 
-// What a member has carried is in one record of its, and the next one may come before the shards can be opened.
-func TestCarriedStays(t *testing.T) {
+// What a member has forwarded is in one record of its, and the next one may come before the shards can be opened.
+func TestForwardedStays(t *testing.T) {
 	m, err := New(Config{Name: "me", Process: 9, Store: emptyStore{}, Gate: &openGate{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.passing.holding["a"] = &holding{leave: Leave{"a", 1, 4}}
 	for _, r := range []Record{
-		{Member: "a", Process: 1, Pass: 4, Carried: Carried("carried "), Renewals: 1},
+		{Member: "a", Process: 1, Pass: 4, Forwarded: Forwarded("packet 1"), Renewals: 1},
 		{Member: "a", Process: 1, Pass: 4, Renewals: 2},
-		{Member: "a", Process: 1, Pass: 5, Carried: Carried("of later"), Renewals: 3},
-		{Member: "a", Process: 2, Pass: 4, Carried: Carried("another "), Renewals: 1},
+		{Member: "a", Process: 1, Pass: 5, Forwarded: Forwarded("of later"), Renewals: 3},
+		{Member: "a", Process: 2, Pass: 4, Forwarded: Forwarded("another "), Renewals: 1},
 	} {
 		m.passing.left(r)
 	}
-	if got := string(m.passing.holding["a"].carried); got != "carried " {
-		t.Errorf("what a has carried is %q", got)
+	if got := string(m.passing.holding["a"].forwarded); got != "packet 1" {
+		t.Errorf("what a has forwarded is %q", got)
 	}
 }
 
-// What was carried is told until the store has it, whatever renewal was under way before.
-func TestCarriedIsTold(t *testing.T) {
+// What was forwarded is told until the store has it, whatever renewal was under way before.
+func TestForwardedIsTold(t *testing.T) {
 	m, err := New(Config{Name: "me", Process: 9, Store: emptyStore{}, Gate: &openGate{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := m.record()
-	m.passing.carried = Carried{}
+	m.passing.forwarded = Forwarded{}
 	m.renewed(before, time.Now(), time.Now(), nil)
-	if m.record().Carried == nil {
+	if m.record().Forwarded == nil {
 		t.Error("a renewal without it has it told no more")
 	}
 	m.renewed(m.record(), time.Now(), time.Now(), nil)
-	if m.record().Carried != nil {
+	if m.record().Forwarded != nil {
 		t.Error("it is told again")
 	}
 }
@@ -57,7 +57,7 @@ func TestHoldsOnce(t *testing.T) {
 	}
 	now := time.Now()
 	m.passing.count = 4
-	m.passing.leaving = &leaving{missing: map[string]bool{"a": true}, until: now.Add(m.config.lingering())}
+	m.passing.leaving = &leaving{missing: map[string]bool{"a": true}, until: now.Add(m.config.drainTime())}
 	for _, of := range []Leave{{"me", 9, 3}, {"me", 8, 4}, {"you", 9, 4}} {
 		m.noted(Note{Leave: Leave{"a", 1, 0}, Holds: []Leave{of}}, now)
 	}
@@ -74,7 +74,7 @@ func TestHoldsOnce(t *testing.T) {
 
 // A member goes on with what has passed until hosts reach it elsewhere, and does not say meanwhile that it has closed it. What was taken
 // from it then is taken, though a later assignment gives it again; and an unknown one closes all at once.
-func TestLingers(t *testing.T) {
+func TestDrainTime(t *testing.T) {
 	left := words(1)
 	for _, c := range []struct {
 		name    string
@@ -169,17 +169,17 @@ func (s *endStore) Watch(_ context.Context, f func(Event)) error {
 	return nil
 }
 
-// A member that ends as soon as it has closed what it left tells what it carried, whatever the assignment is then.
-func TestEndTellsCarried(t *testing.T) {
-	for n, want := range map[uint64]string{2: "carried ", 3: "carried ", 0: "carried "} {
+// A member that ends as soon as it has closed what it left tells what it forwarded, whatever the assignment is then.
+func TestEndTellsForwarded(t *testing.T) {
+	for n, want := range map[uint64]string{2: "packet 1", 3: "packet 1", 0: "packet 1"} {
 		s := &endStore{}
 		if n > 0 {
 			s.epoch = epoch(n)
 		}
-		if err := End(t.Context(), s, Record{Member: "me", Process: 9, Epoch: epoch(2), Carried: Carried("carried ")}); err != nil {
+		if err := End(t.Context(), s, Record{Member: "me", Process: 9, Epoch: epoch(2), Forwarded: Forwarded("packet 1")}); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.wrote[0]; string(got.Carried) != want || !got.Ended {
+		if got := s.wrote[0]; string(got.Forwarded) != want || !got.Ended {
 			t.Errorf("in epoch %d it wrote %+v", n, got)
 		}
 	}

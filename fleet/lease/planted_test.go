@@ -94,7 +94,7 @@ func (g *hasty) Leave(all []shards.Shard) bool {
 	return true
 }
 
-func (g *hasty) Left([]string) Carried {
+func (g *hasty) Left([]string) Forwarded {
 	late := g.leaving
 	time.AfterFunc(50*time.Millisecond, func() { g.Gate.Close(late) })
 	return nil

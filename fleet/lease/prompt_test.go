@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Who has died is taken over from when his right has run out, not when somebody next looks. Processes of the simulation stand
+// Who has died is taken over from when its lease has run out, not when somebody next looks. Processes of the simulation stand
 // still now and then, so the median counts.
 func TestTakeOverIsPrompt(t *testing.T) {
 	if race {

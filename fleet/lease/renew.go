@@ -62,7 +62,7 @@ func (m *Member) record() Record {
 		after = 0 // the name may be taken from one that lives
 	}
 	return Record{After: after, Member: m.config.Name, Weight: m.renewal.weight, Process: m.config.Process, Claim: m.claim, Where: m.config.Where, Epoch: m.epoch, Renewals: m.renewal.count,
-		Unanimous: m.config.Say != nil, Carried: m.passing.carried, Pass: m.passing.count}
+		Unanimous: m.config.Say != nil, Forwarded: m.passing.forwarded, Pass: m.passing.count}
 }
 
 // renewed moves the deadline if a renewal has succeeded.
@@ -81,8 +81,8 @@ func (m *Member) renewed(r Record, sent, replied time.Time, err error) {
 	m.claimed, m.renewal.acknowledged = true, r.Renewals
 	m.renewal.next, m.renewal.sent = sent.Add(m.config.interval()), sent
 	m.renewal.epoch = r.Epoch
-	if r.Carried != nil {
-		m.passing.carried = nil
+	if r.Forwarded != nil {
+		m.passing.forwarded = nil
 	}
 	m.renewal.until = m.rules.deadline(&m.config, sent, replied)
 	m.until()

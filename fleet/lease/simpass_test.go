@@ -13,7 +13,7 @@ import (
 )
 
 // errLostCount is what the one who has a shard now must not do: send what another has sent already, or what it cannot know of.
-var errLostCount = errors.New("what was carried of a shard is not known for all that is kept of it")
+var errLostCount = errors.New("what was forwarded of a shard is not known for all that is kept of it")
 
 // simLeft is what a process has noted of shards that it left.
 type simLeft struct {
@@ -51,7 +51,7 @@ func (p *simProcess) Stay(all []shards.Shard, _ []string) {
 }
 
 // Left implements Gate.
-func (p *simProcess) Left(late []string) Carried {
+func (p *simProcess) Left(late []string) Forwarded {
 	l := p.pass.leaving
 	if len(late) > 0 {
 		p.pass.lossy += len(l.all)
@@ -102,11 +102,11 @@ func (p *simProcess) Drop(all []shards.Shard) {
 	}
 }
 
-// openHeld checks that all that comes from when a shard was held was noted by who carried it until then.
-func (p *simProcess) openHeld(all []shards.Shard, carried Carried) {
-	if carried != nil {
+// openHeld checks that all that comes from when a shard was held was noted by who forwarded it until then.
+func (p *simProcess) openHeld(all []shards.Shard, forwarded Forwarded) {
+	if forwarded != nil {
 		const late = DefaultLease / 50 * 99 / 100 // by the true time, of a clock that drifts
-		l := p.sim.lefts[binary.LittleEndian.Uint64(carried)]
+		l := p.sim.lefts[binary.LittleEndian.Uint64(forwarded)]
 		for _, s := range all {
 			since, holds := p.pass.held[s]
 			if !holds || since.Sub(l.began) < late || !slices.Contains(l.all, s) {

@@ -87,9 +87,9 @@ func (p *simProcess) After(d time.Duration) <-chan time.Time {
 }
 
 // Open implements Gate.
-func (p *simProcess) Open(all []shards.Shard, carried Carried) {
+func (p *simProcess) Open(all []shards.Shard, forwarded Forwarded) {
 	p.stand(p.gateRng)
-	p.openHeld(all, carried)
+	p.openHeld(all, forwarded)
 	p.gate.set(all, true)
 }
 

@@ -47,17 +47,17 @@ type Record struct {
 	Ended bool `json:"ended"`
 	// Unanimous: it would go on without the store while all others promise to propose nothing, and promise so to them.
 	Unanimous bool `json:"unanimous,omitempty"`
-	// Carried, in the first record after shards have passed, is what it forwarded of these since it began to leave them; nil: it
+	// Forwarded, in the first record after shards have passed, is what it forwarded of these since it began to leave them; nil: it
 	// does not tell.
-	Carried Carried `json:"carried"`
-	Pass    uint64  `json:"pass,omitempty"` // as in Note, of what was carried
+	Forwarded Forwarded `json:"forwarded"`
+	Pass      uint64    `json:"pass,omitempty"` // as in Note, of what was forwarded
 }
 
 // Bits are a set of shards: one each, the lowest bit of a byte first.
 type Bits []byte
 
-// Carried tells packets apart, by 8 bytes each.
-type Carried []byte
+// Forwarded tells packets apart, by 8 bytes each.
+type Forwarded []byte
 
 // Note is all that a member does now that shards are to pass without a loss. Nobody opens or closes a shard by it.
 type Note struct {

@@ -131,7 +131,7 @@ func (emptyStore) Propose(context.Context, Proposal) error        { return nil }
 // openGate has the shards that are open.
 type openGate struct{ open set }
 
-func (g *openGate) Open(all []shards.Shard, _ Carried) {
+func (g *openGate) Open(all []shards.Shard, _ Forwarded) {
 	for _, s := range all {
 		g.open.add(s)
 	}
@@ -148,7 +148,7 @@ func (g *openGate) Close(all []shards.Shard) {
 func (*openGate) Until(time.Time)               {}
 func (*openGate) Leave([]shards.Shard) bool     { return false }
 func (*openGate) Stay([]shards.Shard, []string) {}
-func (*openGate) Left([]string) Carried         { return nil }
+func (*openGate) Left([]string) Forwarded       { return nil }
 func (*openGate) Hold([]shards.Shard) bool      { return true }
 func (*openGate) Attract([]shards.Shard)        {}
 func (*openGate) Drop([]shards.Shard)           {}

@@ -68,7 +68,7 @@ func without(all []shards.Shard, x shards.Shard) []shards.Shard {
 func (s *rig) entitle() { lcore.LeaseOf(s.datapath).SetDeadline(time.Now().Add(time.Hour)) }
 
 // A member forwards while it has a lease, what its shards are.
-func TestRights(t *testing.T) {
+func TestLease(t *testing.T) {
 	s := newRig(t, smallFixture().with(member))
 	toShard, fromNewcomer := v4(), v4(fromNewcomer(newcomerIP))
 	mac := virtualOf(hostMAC)

@@ -319,7 +319,7 @@ unsigned roce_to_ib_requeued(struct worker *w)
 		unsigned n = rte_ring_sc_dequeue_burst(w->requeue, (void **)m, BURST, NULL);
 		for (unsigned i = 0; i < n; i++)
 			pending_end(w, m[i]);
-		/* Who handed them over had the shard open, and nothing older. */
+		/* The worker that handed them over had the shard open, and no older packets queued. */
 		if (n)
 			send_again(w, m, n, FROM_QUEUE, w->lease.next.shards.hosts);
 		moved += n;

@@ -78,7 +78,7 @@ static unsigned send_requeued(struct worker *w)
 	return moved;
 }
 
-/* The same of shards that are opened. */
+/* Sends what was kept of shards that are opened now; some bursts. Returns how many packets moved. */
 static unsigned send_kept(struct worker *w)
 {
 	unsigned moved = 0;

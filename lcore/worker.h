@@ -272,7 +272,7 @@ unsigned roce_to_ib_behind(struct worker *w);
 /* Moves one burst, InfiniBand to Ethernet. */
 unsigned ib_to_roce(struct worker *w);
 
-/* The same for what was kept of shards that are opened now, which is older; some bursts. */
+/* Move what was kept of shards that are opened now, which is older than what comes; some bursts. */
 unsigned roce_to_ib_kept(struct worker *w);
 unsigned ib_to_roce_kept(struct worker *w);
 

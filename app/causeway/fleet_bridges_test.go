@@ -129,8 +129,8 @@ func (f *bridgeFleet) vote(n int, dir string) {
 		all = append(all, fmt.Sprintf("e%d=%s%d", i, peers, i))
 	}
 	peer, client := fmt.Sprint(peers, n), fmt.Sprint(clients, n)
-	words := append(etcdtest.Command(fmt.Sprint("e", n), dir, client, peer, strings.Join(all, ",")), "--heartbeat-interval", "50", "--election-timeout", "250")
-	f.etcd[n] = voter{dir, f.program(f.segment, words...)}
+	words := etcdtest.Command(fmt.Sprint("e", n), dir, client, peer, strings.Join(all, ","))
+	f.etcd[n] = voter{dir, f.program(f.segment, append(words, etcdtest.Prompt...)...)}
 }
 
 // voters signals all servers of etcd.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleettest tests fleets of bridges: it breaks what is between three members, and judges the fleet by captures of all that
+// Package fleettest tests fleets of bridges: it breaks what is between members, and judges the fleet by captures of all that
 // leaves their ports.
 package fleettest
 

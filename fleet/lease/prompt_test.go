@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Who has died is taken over from when its lease has run out, not when somebody next looks. Processes of the simulation stand
+// A process that has died is succeeded as soon as its lease has run out, not when a member next looks. Processes of the simulation stand
 // still now and then, so the median counts.
 func TestTakeOverIsPrompt(t *testing.T) {
 	if race {

@@ -130,7 +130,7 @@ func TestPassAnyhow(t *testing.T) {
 	})
 }
 
-// Who has died passes nothing: its successors have it by one assignment.
+// An owner that has died passes nothing: its successors have its shards by one assignment.
 func TestOwnerDiesPassing(t *testing.T) {
 	quietFleet(t, false, func(s *simulation, _ *simMachine) {
 		for _, m := range s.machines[1:] {

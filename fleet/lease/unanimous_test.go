@@ -184,24 +184,30 @@ func TestPromiseBinds(t *testing.T) {
 	}
 }
 
+// asking returns a member of two that follows their assignment, and has asked the other one for a promise, if it has a way to say so.
+func asking(t *testing.T, say func([]byte)) (*Member, time.Time) {
+	t.Helper()
+	m, err := New(Config{Name: "a", Weight: 1, Process: 1, Store: emptyStore{}, Gate: &openGate{}, Say: say})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, now := shards.Plan([]shards.Member{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}}, nil), time.Now()
+	a.Unanimous = true
+	m.view.saw(Event{Epoch: epoch(1), Assignment: a}, now)
+	m.epoch, m.renewal.epoch, m.claimed = epoch(1), epoch(1), true
+	m.ask(now)
+	return m, now
+}
+
 // A member that has come back without a way to the others neither asks nor promises, though the assignment is of a fleet that does.
 func TestNoWay(t *testing.T) {
-	a := shards.Plan([]shards.Member{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}}, nil)
-	a.Unanimous = true
 	for _, way := range []bool{true, false} {
 		said := 0
-		c := Config{Name: "a", Weight: 1, Process: 1, Store: emptyStore{}, Gate: &openGate{}}
+		var say func([]byte)
 		if way {
-			c.Say = func([]byte) { said++ }
+			say = func([]byte) { said++ }
 		}
-		m, err := New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		now := time.Now()
-		m.view.saw(Event{Epoch: epoch(1), Assignment: a}, now)
-		m.epoch, m.renewal.epoch, m.claimed = epoch(1), epoch(1), true
-		m.ask(now)
+		m, now := asking(t, say)
 		m.heard("b", 2, word{epoch: epoch(1), count: 1}, now)
 		if want := map[bool]int{true: 2, false: 0}[way]; said != want {
 			t.Errorf("with a way %t it says %d words, want %d", way, said, want)
@@ -212,16 +218,7 @@ func TestNoWay(t *testing.T) {
 // A promise is for the question that it answers: one that comes late binds for less long than the lease would last that is asked
 // for by then.
 func TestOldPromise(t *testing.T) {
-	a := shards.Plan([]shards.Member{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}}, nil)
-	a.Unanimous = true
-	m, err := New(Config{Name: "a", Weight: 1, Process: 1, Store: emptyStore{}, Gate: &openGate{}, Say: func([]byte) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	m.view.saw(Event{Epoch: epoch(1), Assignment: a}, now)
-	m.epoch, m.renewal.epoch, m.claimed = epoch(1), epoch(1), true
-	m.ask(now)
+	m, now := asking(t, func([]byte) {})
 	asked := now.Add(m.config.interval())
 	m.ask(asked)
 	later := asked.Add(time.Millisecond)
